@@ -1,0 +1,72 @@
+// Package boxinit is pid 1 of a box: the last program of ours that runs inside every layer, and the parent of the skill.
+//
+// skillboxd starts it through libcontainer with no capability, no new privileges, /dev/null as stdio and one socket. From then on:
+//
+//	skillboxd                                 init
+//	    ── Setup: filters ───────────────────►  installs them on all its threads
+//	    ◄─ Report: what it sees (+ listener) ─  looks at its own credentials, mounts, namespaces, descriptors
+//	       Report.Check decides; the box is now prepared and may wait for as long as one likes
+//	    ── Call: argv, env, stdio fds ───────►  starts the skill as its child
+//	    ◄─ Started (+ pty) ──────────────────
+//	    ── Signal ───────────────────────────►  to every process of the box but init
+//	    ◄─ Exit: wait status, usage ─────────  and exits, which ends whatever is left in the pid namespace
+//
+// Init reaps what the skill orphans. It keeps no environment, a neutral argv and is not dumpable, so that nothing of ours can be
+// read through /proc/1. It obeys nobody but its socket: signals sent by the skill are dropped.
+package boxinit
+
+// Path is where init's binary lies inside a box; Socket is its descriptor there.
+const (
+	Path   = "/run/skillbox/init"
+	Socket = 3
+)
+
+// Version changes whenever the messages do: both binaries come from one build.
+const Version = 1
+
+// Setup is the first message to init.
+type Setup struct {
+	Version  int
+	Filters  [][]byte // seccomp programs in install order: packed struct sock_filter
+	Listener int      // index of the filter that gets a user-notification listener, -1 for none
+}
+
+// Call asks for the skill to be started; its three descriptors are stdin, stdout and stderr (none with TTY).
+type Call struct {
+	Argv []string
+	Env  []string
+	Cwd  string
+	TTY  bool
+	Rows uint16
+	Cols uint16
+}
+
+// Signal asks for a signal to every process of the box except init.
+type Signal struct{ Signal int }
+
+// Message is what skillboxd sends after Setup: exactly one field is set.
+type Message struct {
+	Call   *Call   `json:",omitempty"`
+	Signal *Signal `json:",omitempty"`
+}
+
+// Reply is what init sends after its Report: exactly one field is set.
+type Reply struct {
+	Started *Started `json:",omitempty"`
+	Exit    *Exit    `json:",omitempty"`
+}
+
+// Started answers a Call: the skill's pid inside the box, or why it could not be started. With TTY the pty's master comes along.
+type Started struct {
+	PID   int
+	Error string // "" when started
+	Code  int    // exit code for Error in the shells' convention: 126 not executable, 127 not found, 125 otherwise
+}
+
+// Exit reports the end of the skill's first process.
+type Exit struct {
+	Status   uint32 // as wait4(2) gives it
+	UserUS   int64  // CPU time of the skill and its reaped descendants, in microseconds
+	SystemUS int64
+	MaxRSS   int64 // largest resident set of one process, bytes
+}

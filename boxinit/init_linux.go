@@ -1,0 +1,146 @@
+package boxinit
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"skillbox/seccomp"
+	"skillbox/wire"
+)
+
+// Main is the whole life of init; it does not return. The exit code only matters when the socket is gone: nobody reads it otherwise.
+func Main() {
+	// Not dumpable: /proc/1 then belongs to the host's root and the skill cannot read its environment, memory or descriptors.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		os.Exit(125)
+	}
+	dropSignals()
+	conn := wire.FromFD(Socket)
+	if err := prepare(conn); err != nil {
+		os.Exit(125)
+	}
+	if err := serve(conn); err != nil {
+		os.Exit(125)
+	}
+	os.Exit(0)
+}
+
+// dropSignals catches every signal and forgets it. Ignoring instead would be inherited by the skill; leaving them to the Go
+// runtime would let the skill end init with SIGTERM or SIGSEGV.
+func dropSignals() {
+	sink := make(chan os.Signal, 1)
+	signal.Notify(sink)
+}
+
+// prepare installs the filters and reports what the box looks like from inside.
+func prepare(conn *wire.Conn) error {
+	var setup Setup
+	files, err := conn.Receive(&setup)
+	wire.CloseAll(files)
+	if err != nil {
+		return err
+	}
+	report := Report{Version: Version}
+	listener := -1
+	if setup.Version != Version {
+		report.Error = fmt.Sprintf("init speaks version %d, skillboxd %d", Version, setup.Version)
+	} else if len(setup.Filters) > 0 {
+		listener, err = seccomp.Install(&seccomp.Program{Filters: setup.Filters, Listener: setup.Listener})
+		if err != nil {
+			report.Error = err.Error()
+		}
+	}
+	if listener >= 0 {
+		// The report below may already need an answer from the supervisor, so the listener goes first.
+		if err := conn.Send(Report{Version: Version}, listener); err != nil {
+			return err
+		}
+		unix.Close(listener)
+	}
+	if report.Error == "" {
+		if err := look(&report); err != nil {
+			report.Error = err.Error()
+		}
+	}
+	return conn.Send(report)
+}
+
+// serve starts the skill when told to, and reports its end.
+func serve(conn *wire.Conn) error {
+	for {
+		var m Message
+		files, err := conn.Receive(&m)
+		if err != nil {
+			return err
+		}
+		if m.Call == nil {
+			wire.CloseAll(files)
+			continue // nothing runs yet that a signal could be meant for
+		}
+		started, master, pid := start(m.Call, files)
+		wire.CloseAll(files)
+		err = conn.Send(Reply{Started: &started}, master...)
+		for _, fd := range master {
+			unix.Close(fd)
+		}
+		if err != nil {
+			return err
+		}
+		if started.Error != "" {
+			return nil
+		}
+		go forward(conn)
+		return reap(conn, pid)
+	}
+}
+
+// forward passes on signals until the socket closes; a second Call is refused by being dropped.
+func forward(conn *wire.Conn) {
+	for {
+		var m Message
+		files, err := conn.Receive(&m)
+		wire.CloseAll(files)
+		if err != nil {
+			os.Exit(125) // skillboxd is gone: end the box
+		}
+		if m.Signal != nil {
+			// ESRCH says that nobody is left, which reap is about to find out.
+			_ = unix.Kill(-1, syscall.Signal(m.Signal.Signal))
+		}
+	}
+}
+
+// reap waits for all children, the adopted ones included, until the skill's first process has ended.
+func reap(conn *wire.Conn, main int) error {
+	var total unix.Rusage
+	for {
+		var status unix.WaitStatus
+		var usage unix.Rusage
+		pid, err := unix.Wait4(-1, &status, 0, &usage)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		add(&total, &usage)
+		if pid == main {
+			return conn.Send(Reply{Exit: &Exit{
+				Status:   uint32(status),
+				UserUS:   total.Utime.Nano() / 1000,
+				SystemUS: total.Stime.Nano() / 1000,
+				MaxRSS:   total.Maxrss << 10,
+			}})
+		}
+	}
+}
+
+func add(total, one *unix.Rusage) {
+	total.Utime = unix.NsecToTimeval(total.Utime.Nano() + one.Utime.Nano())
+	total.Stime = unix.NsecToTimeval(total.Stime.Nano() + one.Stime.Nano())
+	total.Maxrss = max(total.Maxrss, one.Maxrss)
+}

@@ -1,0 +1,131 @@
+package bundle
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// look fills in the entry of a path; now is a moment before that.
+func (w *worker) look(d *openDir, e *entry, now time.Time) error {
+	if len(e.path) > maxPath {
+		return refuse(e.path[:maxPath/16]+"…", "the path is longer than 4096 bytes", "")
+	}
+	name := d.name(e.path)
+	if err := statx(d.fd, name, &w.st); err != nil {
+		return sysError(e.path, err)
+	}
+	if w.st.Attributes_mask&w.st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+		return sysError(e.path, unix.EXDEV)
+	}
+	e.mode = w.st.Mode & 0o7777
+	switch w.st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return w.directory(d, e)
+	case unix.S_IFLNK:
+		return w.link(d, name, e)
+	case unix.S_IFREG:
+		return w.file(d, name, e, now)
+	}
+	return refuse(e.path, "is "+typeName(w.st.Mode)+", and only files, directories and links belong in a bundle", "remove it")
+}
+
+func (w *worker) directory(d *openDir, e *entry) error {
+	e.typ = 'd'
+	if d.depth+1 >= maxNests {
+		return refuse(e.path, "lies deeper than 64 levels", "")
+	}
+	if w.dirs.Add(1) > int64(w.lim.Files) {
+		return w.tooMany(e.path)
+	}
+	// A set-group-id directory is how shared trees keep their group, gives nobody a right, and is let be.
+	if e.mode&unix.S_ISUID != 0 {
+		return setID(e.path)
+	}
+	return nil
+}
+
+func (w *worker) link(d *openDir, name string, e *entry) error {
+	e.typ, e.mode = 'l', 0
+	if w.files.Add(1) > int64(w.lim.Files) {
+		return w.tooMany(e.path)
+	}
+	n, err := unix.Readlinkat(d.fd, name, w.buf[:maxPath+1])
+	switch {
+	case err != nil:
+		return sysError(e.path, err)
+	case n > maxPath:
+		return refuse(e.path, "is a link to a path longer than 4096 bytes", "")
+	}
+	e.target = string(w.buf[:n])
+	return nil
+}
+
+func (w *worker) file(d *openDir, name string, e *entry, now time.Time) error {
+	e.typ, e.size = 'f', w.st.Size
+	switch {
+	case w.files.Add(1) > int64(w.lim.Files):
+		return w.tooMany(e.path)
+	case w.st.Nlink > 1:
+		return refuse(e.path, "has a second hard link: it may be another file of this machine, and can be changed from outside the bundle",
+			"copy the bundle with `cp -r`, which makes files of their own")
+	case e.mode&(unix.S_ISUID|unix.S_ISGID) != 0:
+		return setID(e.path)
+	case e.size > uint64(w.lim.Bytes), w.bytes.Add(int64(e.size)) > w.lim.Bytes:
+		return refuse(e.path, fmt.Sprintf("makes the bundle larger than %d bytes", w.lim.Bytes), "raise it with --max-bytes")
+	}
+	e.stamp = stampOf(&w.st)
+	if sum, ok := w.known.lookup(e.stamp); ok {
+		e.hash, e.fresh = sum, true
+		w.cached.Add(1)
+		return nil
+	}
+	e.fresh = e.stamp.settled(now)
+	return w.content(d, name, e)
+}
+
+// content hashes a file, and makes sure that what was read is the file that was looked at: the same inode before and after, of the same
+// size, not written to in between.
+func (w *worker) content(d *openDir, name string, e *entry) error {
+	fd, err := openat(d.fd, name, unix.O_RDONLY)
+	if err != nil {
+		return sysError(e.path, err)
+	}
+	defer unix.Close(fd)
+	var size uint64
+	w.hash.Reset()
+	for size < e.size {
+		n, err := read(fd, w.buf)
+		if err != nil {
+			return sysError(e.path, err)
+		}
+		if n == 0 {
+			break
+		}
+		w.hash.Write(w.buf[:n])
+		if size += uint64(n); size < e.size && w.ctx.Err() != nil {
+			return w.canceled()
+		}
+	}
+	var after unix.Stat_t
+	if err := unix.Fstat(fd, &after); err != nil {
+		return sysError(e.path, err)
+	}
+	if size != e.size || stampOfStat(&after) != e.stamp {
+		return refuse(e.path, changed, "run it again when nothing writes to the bundle")
+	}
+	w.hash.Sum(e.hash[:0])
+	return nil
+}
+
+func (w *walk) canceled() error { return fmt.Errorf("bundle: read: %w", context.Cause(w.ctx)) }
+
+func (w *walk) tooMany(path string) *Error {
+	return refuse(path, fmt.Sprintf("makes the bundle larger than %d files", w.lim.Files), "raise it with --max-files")
+}
+
+func setID(path string) *Error {
+	return refuse(path, "has the set-user-id or set-group-id bit", "remove it with `chmod ug-s`")
+}

@@ -1,0 +1,67 @@
+package bundle
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// resolve is how anything in a bundle is opened: one name below a descriptor, no link followed, no mount crossed.
+const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV | unix.RESOLVE_NO_MAGICLINKS
+
+// The system calls, again when a signal interrupts them (the runtime's own signals do, on FUSE).
+
+func openat(dir int, name string, flags uint64) (int, error) {
+	how := unix.OpenHow{Flags: flags | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC, Resolve: resolve}
+	for {
+		fd, err := unix.Openat2(dir, name, &how)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+func statx(dir int, name string, st *unix.Statx_t) error {
+	for {
+		err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS, st)
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+func getdents(fd int, buf []byte) (int, error) {
+	for {
+		n, err := unix.Getdents(fd, buf)
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+func read(fd int, buf []byte) (int, error) {
+	for {
+		n, err := unix.Read(fd, buf)
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+func isRegular(mode uint32) bool { return mode&unix.S_IFMT == unix.S_IFREG }
+
+func typeName[M uint16 | uint32](mode M) string {
+	switch uint32(mode) & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return "a directory"
+	case unix.S_IFLNK:
+		return "a symbolic link"
+	case unix.S_IFIFO:
+		return "a FIFO"
+	case unix.S_IFSOCK:
+		return "a socket"
+	case unix.S_IFBLK:
+		return "a block device"
+	case unix.S_IFCHR:
+		return "a character device"
+	}
+	return "a file of unknown type"
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"skillbox/helper"
+	"skillbox/output"
+)
+
+func execCommand() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "exec [flags] BUNDLE [-- WORD…]",
+		Short: "Run a skill",
+		Long: `Run the skill in BUNDLE. Where the policy or the bundle names a command, the words after -- are
+appended to it; otherwise they are the command. The skill finds its parameters on standard
+input and in the file named by SKILLBOX_PARAMS_FILE, and runs with /skill (the bundle) as its
+working directory.
+
+Exit code: the skill's own; 124 timed out; 125 skillbox refused or failed; 126 not executable;
+127 not found; 128+n killed by signal n; 137 out of memory; 130 canceled; 153 output limit;
+159 killed by the system-call filter. With --json the verdict says which it was.`,
+		Example: `  skillbox exec --params '{"text":"a b a"}' examples/word-count
+  skillbox exec --json --policy policy.yaml --input report.pdf --output out/ examples/pdf-text
+  skillbox exec bundle/ -- python3 scripts/x.py --help`,
+		RunE: func(c *cobra.Command, args []string) error { return o.exec(args, c.ArgsLenAtDash()) },
+	}
+	o.register(c)
+	return c
+}
+
+// exec runs the skill and passes its exit code on. With --json every outcome is one envelope on stdout.
+func (o *options) exec(args []string, dash int) error {
+	result, err := o.runSkill(args, dash)
+	if err != nil {
+		var e *helper.Error
+		if !errors.As(err, &e) {
+			e = &helper.Error{Message: err.Error()}
+		}
+		if !o.json {
+			return e
+		}
+		result = helper.Failure(helper.Failed, e)
+	}
+	if o.json {
+		if err := printJSON(result); err != nil {
+			return err
+		}
+	} else if result.Error != nil {
+		complain(result.Error)
+	}
+	if !o.json && result.Verdict != helper.Exited {
+		for _, w := range result.Warnings {
+			fmt.Fprintf(os.Stderr, "skillbox: warning: %s\n", w)
+		}
+	}
+	return exitCode(result.ExitCode)
+}
+
+func printJSON(v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(append(text, '\n'))
+	return err
+}
+
+// runSkill starts skillboxd, sends the request and gathers what belongs in the envelope.
+func (o *options) runSkill(args []string, dash int) (*helper.Result, error) {
+	r, fds, err := o.request(helper.OpExec, args, dash)
+	if err != nil {
+		return nil, err
+	}
+	took := time.Now()
+	process, err := helper.Spawn()
+	if err != nil {
+		return nil, err
+	}
+	capture, err := o.addStdio(r, &fds)
+	if err != nil {
+		return nil, errors.Join(err, process.Close())
+	}
+	outputs, err := o.receiveOutputs(r, &fds)
+	if err != nil {
+		return nil, errors.Join(err, process.Close())
+	}
+	stop := o.forwardSignals(process, r)
+	answer, err := process.Do(r, fds, os.LookupEnv)
+	stop()
+	closeErr := process.Close()
+	if err := errors.Join(err, outputs(), closeErr); err != nil {
+		return nil, err
+	}
+	if answer.Result == nil {
+		return nil, errors.New("skillboxd sent no result")
+	}
+	result := answer.Result
+	result.DurationMS = float64(time.Since(took).Microseconds()) / 1000
+	return result, capture.fill(result)
+}
+
+// captured are the files that take the skill's output for the envelope.
+type captured struct{ stdout, stderr int }
+
+func (o *options) addStdio(r *helper.Request, fds *[]int) (*captured, error) {
+	c := &captured{stdout: 1, stderr: 2}
+	stdin := 0
+	if o.json {
+		var err error
+		if c.stdout, err = unix.MemfdCreate("stdout", unix.MFD_CLOEXEC); err != nil {
+			return nil, fmt.Errorf("capture: %w", err)
+		}
+		if c.stderr, err = unix.MemfdCreate("stderr", unix.MFD_CLOEXEC); err != nil {
+			return nil, fmt.Errorf("capture: %w", err)
+		}
+	}
+	if o.params != "" {
+		// Parameters are the skill's stdin; the caller's is not looked at.
+		null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+		}
+		stdin = null
+	}
+	r.Files = append(r.Files, "stdin", "stdout", "stderr")
+	*fds = append(*fds, stdin, c.stdout, c.stderr)
+	return c, nil
+}
+
+// fill reads back what was captured. Bytes that are not UTF-8 become U+FFFD, as JSON demands.
+func (c *captured) fill(r *helper.Result) error {
+	if c.stdout == 1 {
+		return nil
+	}
+	stdout, err := readFile(c.stdout)
+	if err != nil {
+		return err
+	}
+	stderr, err := readFile(c.stderr)
+	if err != nil {
+		return err
+	}
+	r.Stdout, r.Stderr = string(stdout), string(stderr)
+	if len(r.Result) == 0 || bytes.Equal(r.Result, []byte("null")) {
+		if value := bytes.TrimSpace(stdout); json.Valid(value) && !r.StdoutTruncated {
+			r.Result = value
+		}
+	}
+	return nil
+}
+
+func readFile(fd int) ([]byte, error) {
+	data, err := io.ReadAll(io.NewSectionReader(os.NewFile(uintptr(fd), "capture"), 0, 1<<40))
+	if err != nil {
+		return nil, fmt.Errorf("capture: %w", err)
+	}
+	return data, nil
+}
+
+func checkJSON(text []byte) error {
+	var v any
+	return json.Unmarshal(text, &v)
+}
+
+// receiveOutputs writes the stream of output files while it comes; the returned function waits for its end.
+func (o *options) receiveOutputs(r *helper.Request, fds *[]int) (func() error, error) {
+	if o.output == "" {
+		return func() error { return nil }, nil
+	}
+	if err := os.MkdirAll(o.output, 0o755); err != nil {
+		return nil, err
+	}
+	dir, err := os.OpenRoot(o.output)
+	if err != nil {
+		return nil, err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	r.Files = append(r.Files, "outputs")
+	*fds = append(*fds, int(write.Fd()))
+	done := make(chan error, 1)
+	go func() {
+		err := output.Extract(read, dir, o.force)
+		// Drain, so that skillboxd is not left writing into a full pipe.
+		_, copyErr := io.Copy(io.Discard, read)
+		done <- errors.Join(err, copyErr, read.Close(), dir.Close())
+	}()
+	return func() error { return errors.Join(write.Close(), <-done) }, nil
+}
+
+// forwardSignals turns Ctrl-C and SIGTERM into a cancel, and a terminal's new size into a message.
+func (o *options) forwardSignals(p *helper.Process, r *helper.Request) (stop func()) {
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	restore := o.rawTerminal(r, signals)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case s := <-signals:
+				m := helper.Message{Cancel: &helper.Cancel{}}
+				if s == syscall.SIGWINCH {
+					rows, cols := terminalSize()
+					m = helper.Message{Resize: &helper.Resize{Rows: rows, Cols: cols}}
+				}
+				// An error means that the run has ended, which Do reports.
+				_ = p.Conn.Send(m)
+			}
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(done)
+		restore()
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"skillbox/helper"
+)
+
+func planCommand() *cobra.Command {
+	var o options
+	c := &cobra.Command{
+		Use:   "plan [flags] BUNDLE [-- WORD…]",
+		Short: "Show what exec would do, without doing it",
+		Long: `Show the whole plan of a run: the policy that holds where ceiling, operator and skill meet, what
+was lowered and why, the tree, the limits and the command. --oci prints the OCI runtime spec.`,
+		Example: `  skillbox plan --policy policy.yaml bundle/
+  skillbox plan --oci bundle/ -- python3 x.py`,
+		RunE: func(c *cobra.Command, args []string) error {
+			r, fds, err := o.request(helper.OpPlan, args, c.ArgsLenAtDash())
+			if err != nil {
+				return err
+			}
+			document, err := ask(r, fds)
+			if err != nil {
+				return err
+			}
+			return printDocument(document)
+		},
+	}
+	o.register(c)
+	c.Flags().BoolVar(&o.oci, "oci", false, "print the OCI runtime spec that will run")
+	return c
+}
+
+// ask sends a request that is answered with a document.
+func ask(r *helper.Request, fds []int) (json.RawMessage, error) {
+	process, err := helper.Spawn()
+	if err != nil {
+		return nil, err
+	}
+	answer, err := process.Do(r, fds, os.LookupEnv)
+	if err := errors.Join(err, process.Close()); err != nil {
+		return nil, err
+	}
+	if answer.Plan == nil {
+		return nil, answer.Result.Error
+	}
+	return answer.Plan, nil
+}
+
+func printDocument(document json.RawMessage) error {
+	var v any
+	if err := json.Unmarshal(document, &v); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Println(string(text))
+	return err
+}

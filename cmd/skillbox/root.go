@@ -1,0 +1,54 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"skillbox/helper"
+)
+
+// exitCode is what a command wants the process to exit with, after it has said everything itself.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
+
+func run(args []string) int {
+	root := &cobra.Command{
+		Use:   "skillbox",
+		Short: "Run an untrusted agent skill in a sandbox",
+		Long: `skillbox runs one third-party agent skill (a folder of scripts with a manifest) in a sandbox
+made of Linux namespaces, seccomp filters and resource limits: no Docker, no VM, as root or
+as an ordinary user. What the skill may see and do is said in a policy; everything else is
+refused, and the result says what was.`,
+		Example: `  skillbox exec --params '{"text":"a b a"}' examples/word-count
+  skillbox exec --policy policy.yaml --json bundle/
+  skillbox exec bundle/ -- python3 scripts/report.py --help
+  skillbox doctor`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(execCommand(), planCommand(), policyCommand(), versionCommand())
+	root.SetArgs(args)
+	err := root.Execute()
+	var code exitCode
+	if errors.As(err, &code) {
+		return int(code)
+	}
+	if err != nil {
+		complain(err)
+		return helper.CodeFailed
+	}
+	return 0
+}
+
+// complain is the one place where an error is shown to a person.
+func complain(err error) {
+	fmt.Fprintf(os.Stderr, "skillbox: %v\n", err)
+	var e *helper.Error
+	if errors.As(err, &e) && e.Hint != "" {
+		fmt.Fprintf(os.Stderr, "skillbox: hint: %s\n", e.Hint)
+	}
+}

@@ -1,0 +1,91 @@
+// Package helper is the protocol between the client and skillboxd, and the client's half of it. It uses no cgo and few packages:
+// the client starts in about a millisecond because of that.
+//
+//	client                                      skillboxd
+//	  ── Request + descriptors ─────────────────►  parse policy and bundle, grant, compile; prepare begins
+//	  ◄─ Reply{Granted}: names of what it needs ─  only these environment values ever leave the client
+//	  ── Message{Values} ───────────────────────►
+//	  ── Message{Cancel | Resize} … ────────────►  while the skill runs
+//	  ◄─ Reply{Result} ──────────────────────────  exactly one, whatever happened
+//
+// Frames are package wire's: at most 4 MiB and 128 descriptors. Closing the connection at any time ends the run. Descriptors are
+// named by Request.Files in the order in which they are passed:
+//
+//	stdin, stdout, stderr   the caller's; with Capture stdout and stderr are files that take at most Granted.OutputLimit bytes
+//	bundle                  a directory
+//	policy                  a file, optional; Request.PolicyName is its name in messages
+//	params                  anything readable, optional
+//	input                   a readable file, one for each of Request.Inputs
+//	outputs                 the write end of a pipe: a tar stream of what the skill left in /output (see package output)
+package helper
+
+import "encoding/json"
+
+// Version of the protocol; a skillboxd that speaks another refuses the request.
+const Version = 1
+
+// Operations of a Request.
+const (
+	OpExec        = "exec"
+	OpPlan        = "plan"
+	OpPolicyCheck = "policy-check"
+)
+
+// Request is the first message. Fields that come from flags count as the operator's word.
+type Request struct {
+	Version int      `json:"version"`
+	Op      string   `json:"op"`
+	Files   []string `json:"files"` // the role of each descriptor
+
+	BundleName string            `json:"bundle_name,omitempty"` // for messages only
+	PolicyName string            `json:"policy_name,omitempty"` // for messages only
+	Inputs     []string          `json:"inputs,omitempty"`      // names below /input
+	Words      []string          `json:"words,omitempty"`       // after --
+	Entry      string            `json:"entry,omitempty"`       // --entry
+	EnvSet     map[string]string `json:"env_set,omitempty"`     // --env NAME=VALUE
+	EnvPass    []string          `json:"env_pass,omitempty"`    // --env NAME
+	TimeoutMS  int64             `json:"timeout_ms,omitempty"`  // --timeout
+	MaxFiles   int               `json:"max_files,omitempty"`   // --max-files
+	MaxBytes   int64             `json:"max_bytes,omitempty"`   // --max-bytes
+
+	TrustBundlePolicy bool   `json:"trust_bundle_policy,omitempty"`
+	Capture           bool   `json:"capture,omitempty"` // --json
+	TTY               bool   `json:"tty,omitempty"`
+	Rows              uint16 `json:"rows,omitempty"`
+	Cols              uint16 `json:"cols,omitempty"`
+	Term              string `json:"term,omitempty"`
+	OCI               bool   `json:"oci,omitempty"` // plan --oci
+	CacheDir          string `json:"cache_dir,omitempty"`
+}
+
+// Granted says that the call was granted and what it needs from the client.
+type Granted struct {
+	Env     []string `json:"env,omitempty"`     // names; those not set are left out
+	Secrets []string `json:"secrets,omitempty"` // names; each must be set
+}
+
+// Values answers Granted.
+type Values struct {
+	Env     map[string]string `json:"env,omitempty"`
+	Secrets map[string]string `json:"secrets,omitempty"`
+}
+
+// Cancel asks for the end of the run: SIGTERM, and SIGKILL after the grace period; a second one kills at once.
+type Cancel struct{}
+
+// Resize is a new size of the caller's terminal.
+type Resize struct{ Rows, Cols uint16 }
+
+// Message is what a client sends after its Request: exactly one field is set.
+type Message struct {
+	Values *Values `json:"values,omitempty"`
+	Cancel *Cancel `json:"cancel,omitempty"`
+	Resize *Resize `json:"resize,omitempty"`
+}
+
+// Reply is what skillboxd sends: exactly one field is set.
+type Reply struct {
+	Granted *Granted        `json:"granted,omitempty"`
+	Result  *Result         `json:"result,omitempty"`
+	Plan    json.RawMessage `json:"plan,omitempty"` // OpPlan
+}

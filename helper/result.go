@@ -1,0 +1,143 @@
+package helper
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Verdicts of a Result.
+const (
+	Exited        = "exited"         // by itself, with exit_code
+	Signaled      = "signaled"       // by signal
+	TimedOut      = "timed_out"      // after policy's timeout
+	OutOfMemory   = "out_of_memory"  // above resources.memory
+	OutputLimit   = "output_limit"   // above resources.output
+	SyscallKilled = "syscall_killed" // by the seccomp filter
+	Canceled      = "canceled"       // by the caller
+	Refused       = "refused"        // by policy or bundle check; nothing ran
+	Failed        = "failed"         // skillbox itself
+)
+
+// Exit codes of skillbox that are not the skill's own, in the shells' and timeout(1)'s convention.
+const (
+	CodeTimedOut      = 124
+	CodeFailed        = 125 // refused too
+	CodeNotExecutable = 126
+	CodeNotFound      = 127
+	CodeCanceled      = 130
+	CodeOutOfMemory   = 137
+	CodeOutputLimit   = 153
+	CodeSyscallKilled = 159
+)
+
+// Result is the envelope: what one run was, for --json. Stdout, Stderr and, where the skill wrote no result file, Result are
+// filled in by the client.
+type Result struct {
+	ID              string             `json:"id"`
+	Success         bool               `json:"success"` // exited with 0
+	Verdict         string             `json:"verdict"`
+	ExitCode        int                `json:"exit_code"` // what the skillbox command exits with
+	Signal          string             `json:"signal"`    // "SIGKILL", or ""
+	Stdout          string             `json:"stdout"`
+	StdoutTruncated bool               `json:"stdout_truncated"`
+	Stderr          string             `json:"stderr"`
+	StderrTruncated bool               `json:"stderr_truncated"`
+	Result          json.RawMessage    `json:"result"`
+	DurationMS      float64            `json:"duration_ms"`
+	Phases          map[string]float64 `json:"phases"`
+	Usage           Usage              `json:"usage"`
+	Error           *Error             `json:"error"`
+	Denials         []Denial           `json:"denials"`
+	Warnings        []string           `json:"warnings"`
+	Outputs         []Output           `json:"outputs"`
+	Skill           Named              `json:"skill"`
+	Policy          Named              `json:"policy"`
+	Sandbox         Sandbox            `json:"sandbox"`
+}
+
+// Usage is what the skill and its reaped descendants used.
+type Usage struct {
+	UserMS   float64 `json:"user_ms"`
+	SystemMS float64 `json:"system_ms"`
+	// MaxRSS is the largest resident set of one process in bytes.
+	MaxRSS      int64 `json:"max_rss_bytes"`
+	StdoutBytes int64 `json:"stdout_bytes"`
+	StderrBytes int64 `json:"stderr_bytes"`
+}
+
+// Error says what went wrong and where, so that a caller can show it at the right place.
+type Error struct {
+	Message string `json:"message"`
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Field   string `json:"field,omitempty"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+func (e *Error) Error() string {
+	text := e.Message
+	if e.Field != "" {
+		text = e.Field + ": " + text
+	}
+	if e.File != "" && e.Line > 0 {
+		text = fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, text)
+	} else if e.File != "" {
+		text = e.File + ": " + text
+	}
+	return text
+}
+
+// Denial is something that the skill tried and a layer refused.
+type Denial struct {
+	Kind  string `json:"kind"` // "syscall"
+	What  string `json:"what"`
+	Rule  string `json:"rule"`
+	Hint  string `json:"hint"`
+	Count int64  `json:"count"`
+}
+
+// Output is a file taken from /output.
+type Output struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// Named is a skill or a policy with its digest.
+type Named struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+}
+
+// Sandbox says how the skill was held; each layer was checked from inside.
+type Sandbox struct {
+	Mode   string            `json:"mode"` // "root" or "rootless"
+	Layers map[string]string `json:"layers"`
+}
+
+// Normalize replaces nil lists by empty ones, so that the envelope always has the same shape.
+func (r *Result) Normalize() {
+	if r.Denials == nil {
+		r.Denials = []Denial{}
+	}
+	if r.Warnings == nil {
+		r.Warnings = []string{}
+	}
+	if r.Outputs == nil {
+		r.Outputs = []Output{}
+	}
+	if r.Phases == nil {
+		r.Phases = map[string]float64{}
+	}
+	if r.Sandbox.Layers == nil {
+		r.Sandbox.Layers = map[string]string{}
+	}
+}
+
+// Failure is the envelope of a run that never was.
+func Failure(verdict string, err *Error) *Result {
+	r := &Result{Verdict: verdict, ExitCode: CodeFailed, Error: err}
+	r.Normalize()
+	return r
+}

@@ -1,0 +1,118 @@
+package server
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"skillbox/helper"
+)
+
+// files are a request's descriptors by role; each is the server's to close.
+type files struct {
+	stdio   [3]int
+	bundle  *os.File
+	policy  *os.File
+	params  *os.File
+	inputs  []*os.File
+	outputs *os.File
+	all     []int
+}
+
+// sort assigns the descriptors to their roles. What a role needs is checked on the descriptor: a caller may pass anything.
+func sort(r *helper.Request, fds []int) (*files, error) {
+	f := &files{stdio: [3]int{-1, -1, -1}, all: fds}
+	if len(r.Files) != len(fds) {
+		return f, refused("the request names %d descriptors and passes %d", len(r.Files), len(fds))
+	}
+	for i, role := range r.Files {
+		if err := f.assign(role, fds[i]); err != nil {
+			return f, err
+		}
+	}
+	if r.Op == helper.OpPolicyCheck {
+		return f, nil
+	}
+	if f.bundle == nil {
+		return f, refused("the request passes no bundle")
+	}
+	if r.Op == helper.OpExec && (f.stdio[0] < 0 || f.stdio[1] < 0 || f.stdio[2] < 0) {
+		return f, refused("the request passes no stdin, stdout or stderr")
+	}
+	if len(f.inputs) != len(r.Inputs) {
+		return f, refused("the request names %d inputs and passes %d", len(r.Inputs), len(f.inputs))
+	}
+	return f, nil
+}
+
+func (f *files) assign(role string, fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("server: descriptor %s: %w", role, err)
+	}
+	kind := st.Mode & unix.S_IFMT
+	want := func(ok bool, what string) error {
+		if !ok {
+			return refused("the %s is not %s", role, what)
+		}
+		return nil
+	}
+	file := func() *os.File { return os.NewFile(uintptr(fd), role) }
+	switch role {
+	case "stdin":
+		f.stdio[0] = fd
+	case "stdout":
+		f.stdio[1] = fd
+	case "stderr":
+		f.stdio[2] = fd
+	case "bundle":
+		f.bundle = file()
+		return want(kind == unix.S_IFDIR, "a directory")
+	case "policy":
+		f.policy = file()
+		return want(kind == unix.S_IFREG || kind == unix.S_IFIFO, "a file")
+	case "params":
+		f.params = file()
+		return want(kind != unix.S_IFDIR, "a file")
+	case "input":
+		f.inputs = append(f.inputs, file())
+		return want(kind == unix.S_IFREG, "a regular file")
+	case "outputs":
+		f.outputs = file()
+		return want(kind == unix.S_IFIFO, "a pipe")
+	default:
+		return refused("the request passes a descriptor with the unknown role %q", role)
+	}
+	return nil
+}
+
+// close closes every descriptor of the request; files that were closed before are not closed twice.
+func (f *files) close() {
+	owned := map[int]*os.File{}
+	for _, file := range append([]*os.File{f.bundle, f.policy, f.params, f.outputs}, f.inputs...) {
+		if file != nil {
+			owned[int(file.Fd())] = file
+		}
+	}
+	for _, fd := range f.all {
+		if file, ok := owned[fd]; ok {
+			file.Close()
+		} else {
+			unix.Close(fd)
+		}
+	}
+}
+
+// readAll reads a small file whole and refuses a larger one.
+func readAll(f *os.File, limit int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > limit {
+		return nil, refused("%s is larger than %d bytes", f.Name(), limit)
+	}
+	return data, nil
+}

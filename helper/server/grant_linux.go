@@ -1,0 +1,214 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"skillbox/bundle"
+	"skillbox/helper"
+	"skillbox/policy"
+	"skillbox/rootfs"
+	"skillbox/sandbox"
+)
+
+// ceilingFile is the administrator's word for the whole host. Where the helper is the caller's own it is advice.
+const ceilingFile = "/etc/skillbox/host.yaml"
+
+const maxPolicyBytes = 256 << 10
+
+// decision is everything that was judged before anything is made.
+type decision struct {
+	bundle  *bundle.Bundle
+	granted *policy.Granted
+	plan    *sandbox.Plan
+	argv    []string
+	policy  helper.Named
+}
+
+// decide reads what the three sources say and lets the pure parts judge.
+func decide(h *sandbox.Host, r *helper.Request, f *files) (*decision, error) {
+	operator, err := operatorPolicy(r, f)
+	if err != nil {
+		return nil, err
+	}
+	ceiling, err := readCeiling()
+	if err != nil {
+		return nil, err
+	}
+	d := &decision{}
+	if d.bundle, err = bundle.Read(f.bundle); err != nil {
+		return nil, err
+	}
+	var declared *policy.Policy
+	if d.bundle.Declared != nil {
+		if declared, err = policy.ParseDeclared(d.bundle.DeclaredFile, d.bundle.Declared); err != nil {
+			return nil, err
+		}
+	}
+	if r.TrustBundlePolicy && declared != nil && f.policy == nil {
+		operator, declared = declared, nil
+	}
+	if err := applyFlags(operator, r); err != nil {
+		return nil, err
+	}
+	if d.granted, err = policy.Grant(ceiling, operator, declared); err != nil {
+		return nil, err
+	}
+	effective := d.granted.Policy
+	d.policy = helper.Named{Name: effective.Name, Digest: effective.Digest()}
+	sources, err := identify(h, f.bundle, effective)
+	if err != nil {
+		return nil, err
+	}
+	if d.plan, err = sandbox.Compile(h, effective, d.bundle, sources); err != nil {
+		return nil, err
+	}
+	for _, note := range append(append([]policy.Note{}, d.granted.Clamped...), d.granted.Requested...) {
+		d.plan.Warnings = append(d.plan.Warnings, note.String())
+	}
+	d.argv, err = command(r, effective, d.bundle)
+	return d, err
+}
+
+func operatorPolicy(r *helper.Request, f *files) (*policy.Policy, error) {
+	if f.policy == nil {
+		return policy.Default(), nil
+	}
+	data, err := readAll(f.policy, maxPolicyBytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.PolicyName, err)
+	}
+	return policy.Parse(r.PolicyName, data)
+}
+
+// readCeiling returns nil where the host has none. A ceiling that others than root may write would be no ceiling.
+func readCeiling() (*policy.Policy, error) {
+	f, err := os.Open(ceilingFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0 {
+		return nil, &helper.Error{Message: "must be a regular file that only its owner may write", File: ceilingFile, Hint: "chmod 0644"}
+	}
+	data, err := readAll(f, maxPolicyBytes)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Parse(ceilingFile, data)
+}
+
+// applyFlags writes the command line into the operator's policy.
+func applyFlags(p *policy.Policy, r *helper.Request) error {
+	if r.TimeoutMS > 0 {
+		if err := p.Assign("timeout", "--timeout", fmt.Sprintf("%dms", r.TimeoutMS)); err != nil {
+			return err
+		}
+	}
+	for name, value := range r.EnvSet {
+		if err := policy.CheckEnvName(name); err != nil {
+			return refused("--env %s: %v", name, err)
+		}
+		if p.Env.Set == nil {
+			p.Env.Set = map[string]string{}
+		}
+		p.Env.Set[name] = value
+		p.Set("env.set", "--env")
+		p.Set("env.set."+name, "--env")
+	}
+	for _, name := range r.EnvPass {
+		if err := policy.CheckEnvName(name); err != nil {
+			return refused("--env %s: %v", name, err)
+		}
+		p.Env.Pass = append(p.Env.Pass, name)
+		p.Set("env.pass", "--env")
+		p.Set(fmt.Sprintf("env.pass[%d]", len(p.Env.Pass)-1), "--env")
+	}
+	return nil
+}
+
+// identify opens the plan's host paths once and remembers which inodes they are.
+func identify(h *sandbox.Host, dir *os.File, p *policy.Policy) (sandbox.Sources, error) {
+	var s sandbox.Sources
+	var err error
+	if s.Bundle, err = source(int(dir.Fd())); err != nil {
+		return s, err
+	}
+	lists := map[string][]policy.Bind{"filesystem.read": p.Filesystem.Read, "filesystem.write": p.Filesystem.Write}
+	seen := map[[2]uint64]string{}
+	for _, field := range []string{"filesystem.read", "filesystem.write"} {
+		for i, bind := range lists[field] {
+			at := fmt.Sprintf("%s[%d].host", field, i)
+			found, err := identifyBind(bind.Host)
+			if err != nil {
+				return s, &sandbox.Refusal{Field: at, Message: fmt.Sprintf("%s: %v", bind.Host, err), Position: p.Position(at),
+					Hint: "name an existing path without symbolic links in it"}
+			}
+			if other, ok := seen[[2]uint64{found.Dev, found.Ino}]; ok && field == "filesystem.write" {
+				return s, &sandbox.Refusal{Field: at, Message: fmt.Sprintf("%s is the same file or directory as %s", bind.Host, other), Position: p.Position(at)}
+			}
+			seen[[2]uint64{found.Dev, found.Ino}] = bind.Host
+			s.Binds = append(s.Binds, found)
+		}
+	}
+	return s, nil
+}
+
+func identifyBind(path string) (sandbox.Source, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return sandbox.Source{}, err
+	}
+	defer unix.Close(fd)
+	return source(fd)
+}
+
+func source(fd int) (sandbox.Source, error) {
+	found, err := rootfs.SourceOf(fd)
+	if err != nil {
+		return sandbox.Source{}, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return sandbox.Source{}, err
+	}
+	return sandbox.Source{Source: found, UID: int(st.Uid), GID: int(st.Gid)}, nil
+}
+
+// command puts the argv together: the entry, the policy's command or the bundle's own, with the words appended; else the words.
+func command(r *helper.Request, p *policy.Policy, b *bundle.Bundle) ([]string, error) {
+	var base []string
+	var err error
+	switch {
+	case r.Entry != "":
+		if base, err = b.WithEntry(r.Entry); err != nil {
+			return nil, err
+		}
+	case len(p.Command) > 0:
+		base = p.Command
+	default:
+		base = b.Command
+	}
+	argv := append(append([]string{}, base...), r.Words...)
+	if len(argv) == 0 {
+		e := &helper.Error{Message: "nothing says what to run", Hint: "give a command after --, --entry, or command: in the policy"}
+		if len(b.Scripts) > 0 {
+			e.Hint = fmt.Sprintf("choose one of the bundle's scripts with --entry: %v", b.Scripts)
+		}
+		return nil, e
+	}
+	return argv, nil
+}

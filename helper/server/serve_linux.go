@@ -1,0 +1,188 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"skillbox/bundle"
+	"skillbox/helper"
+	"skillbox/output"
+	"skillbox/sandbox"
+	"skillbox/wire"
+)
+
+// maxResult is the largest JSON value that a skill's result file may hold: it travels in a frame.
+const maxResult = 2 << 20
+
+// Serve answers one connection. enter is called when the request is there: before, a new user namespace may have no ids yet.
+func Serve(conn *wire.Conn, enter func() (*sandbox.Host, error)) error {
+	began := time.Now()
+	var r helper.Request
+	fds, err := conn.Receive(&r)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f, err := sort(&r, fds)
+	defer f.close()
+	if err == nil && r.Version != helper.Version {
+		err = refused("the client speaks protocol version %d, this skillboxd %d: install both from one build", r.Version, helper.Version)
+	}
+	var h *sandbox.Host
+	if err == nil {
+		h, err = enter()
+	}
+	if err != nil {
+		return conn.Send(helper.Reply{Result: failure(err)})
+	}
+	entered := sandbox.Since(began)
+	switch r.Op {
+	case helper.OpExec:
+		result := exec(conn, h, &r, f)
+		result.Phases["enter_ms"] = entered
+		result.DurationMS = sandbox.Since(began)
+		return conn.Send(helper.Reply{Result: result})
+	case helper.OpPlan, helper.OpPolicyCheck:
+		text, err := explain(h, &r, f)
+		if err != nil {
+			return conn.Send(helper.Reply{Result: failure(err)})
+		}
+		return conn.Send(helper.Reply{Plan: text})
+	}
+	return conn.Send(helper.Reply{Result: failure(refused("unknown operation %q", r.Op))})
+}
+
+// exec runs one call. Whatever goes wrong becomes the envelope.
+func exec(conn *wire.Conn, h *sandbox.Host, r *helper.Request, f *files) *helper.Result {
+	id := sandbox.NewID()
+	digesting := digest(r, f)
+	d, err := decide(h, r, f)
+	if err != nil {
+		return identified(failure(err), id, d, nil)
+	}
+	if err := conn.Send(helper.Reply{Granted: &helper.Granted{Env: d.plan.Pass, Secrets: d.plan.Secrets}}); err != nil {
+		return identified(failure(err), id, d, nil)
+	}
+	link := listen(conn)
+	box, err := sandbox.Prepare(h, d.plan, id)
+	if err != nil {
+		return identified(failure(err), id, d, nil)
+	}
+	result, tree := run(box, d, r, f, link, digesting)
+	if err := box.Close(); err != nil {
+		result.Warnings = append(result.Warnings, err.Error())
+	}
+	return identified(result, id, d, tree)
+}
+
+type digested struct {
+	tree *bundle.Tree
+	err  error
+	ms   float64
+}
+
+// digest starts walking the bundle beside everything else. It ends when the request's descriptors close at the latest.
+func digest(r *helper.Request, f *files) <-chan digested {
+	done := make(chan digested, 1)
+	began := time.Now()
+	go func() {
+		limits := bundle.Limits{Files: r.MaxFiles, Bytes: r.MaxBytes}
+		tree, err := bundle.Digest(context.Background(), f.bundle, limits, bundle.OpenCache(r.CacheDir))
+		done <- digested{tree, err, sandbox.Since(began)}
+	}()
+	return done
+}
+
+// run waits for what the call needs, and runs it.
+func run(box *sandbox.Box, d *decision, r *helper.Request, f *files, link *link, digesting <-chan digested) (*helper.Result, *bundle.Tree) {
+	var checked digested
+	select {
+	case checked = <-digesting:
+	case <-time.After(d.plan.Limits.Timeout):
+		return failure(refused("the bundle could not be read within %v (timeout)", d.plan.Limits.Timeout)), nil
+	case <-link.closed:
+		return failure(errors.New("the client is gone")), nil
+	}
+	if checked.err != nil {
+		return failure(checked.err), nil
+	}
+	box.Phases["digest_ms"] = checked.ms
+	call, err := link.call(d, r, f)
+	if err != nil {
+		return failure(err), checked.tree
+	}
+	result, err := box.Run(call)
+	if err != nil {
+		return failure(err), checked.tree
+	}
+	takeResult(box, result)
+	takeOutputs(box, d, f, result)
+	return result, checked.tree
+}
+
+// takeResult puts the skill's result file into the envelope; one that is not JSON is a warning, for the skill is not our failure.
+func takeResult(box *sandbox.Box, result *helper.Result) {
+	data, err := box.ReadResult(maxResult)
+	if err == nil && len(data) > 0 && !json.Valid(data) {
+		err = errors.New("the result file does not hold one JSON value")
+	}
+	if err != nil {
+		result.Warnings = append(result.Warnings, err.Error())
+		return
+	}
+	if len(data) > 0 {
+		result.Result = data
+	}
+}
+
+// takeOutputs streams /output to the client, if it asked for it.
+func takeOutputs(box *sandbox.Box, d *decision, f *files, result *helper.Result) {
+	if f.outputs == nil {
+		return
+	}
+	items, skipped, err := output.Collect(box.Outputs(), f.outputs, output.Limits{Files: d.plan.Limits.FilesCount, Bytes: d.plan.Limits.FilesBytes})
+	for _, item := range items {
+		result.Outputs = append(result.Outputs, helper.Output{Name: item.Name, Bytes: item.Bytes, SHA256: item.SHA256})
+	}
+	for _, s := range skipped {
+		result.Warnings = append(result.Warnings, s.String())
+	}
+	if err != nil {
+		result.Warnings = append(result.Warnings, err.Error())
+	}
+	if err := f.outputs.Close(); err != nil {
+		result.Warnings = append(result.Warnings, fmt.Sprintf("outputs: %v", err))
+	}
+}
+
+// identified fills in who ran under what.
+func identified(result *helper.Result, id string, d *decision, tree *bundle.Tree) *helper.Result {
+	result.Normalize()
+	result.ID = id
+	if d == nil {
+		return result
+	}
+	if d.plan != nil {
+		for _, w := range d.plan.Warnings {
+			if !slices.Contains(result.Warnings, w) {
+				result.Warnings = append(result.Warnings, w)
+			}
+		}
+		result.Sandbox = helper.Sandbox{Mode: d.plan.Mode, Layers: d.plan.Layers}
+	}
+	result.Policy = d.policy
+	if d.bundle != nil {
+		result.Skill.Name = d.bundle.Name
+	}
+	if tree != nil {
+		result.Skill.Digest = tree.Digest
+	}
+	return result
+}

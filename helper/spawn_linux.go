@@ -1,0 +1,196 @@
+package helper
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"skillbox/wire"
+)
+
+// Process is a skillboxd that serves one connection and ends.
+type Process struct {
+	Conn    *wire.Conn
+	process *os.Process
+}
+
+// Spawn starts a one-shot skillboxd as pid 1 of a pid and mount namespace of its own, so that its death, however it comes, ends
+// every process below it. An ordinary user's also gets a user namespace in which it is uid 0: with the user's sub-ids where
+// /etc/subuid and newuidmap grant them, else with the one id. The mapping is made while the program starts up; it waits for the
+// request, which comes after.
+func Spawn() (*Process, error) {
+	program, err := find("skillboxd")
+	if err != nil {
+		return nil, err
+	}
+	conn, theirs, err := wire.Pair()
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	attr := &os.ProcAttr{
+		Dir:   "/",
+		Env:   []string{},
+		Files: []*os.File{nil, nil, os.Stderr, theirs},
+		// A session of its own: Ctrl-C reaches the client, which cancels; the helper must live to clean up.
+		Sys: &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWCGROUP},
+	}
+	rootless := os.Geteuid() != 0
+	if rootless {
+		attr.Sys.Cloneflags |= unix.CLONE_NEWUSER
+		// Without ids the new namespace's owner would lose its capabilities on exec; ambient ones stay (capabilities(7)).
+		attr.Sys.AmbientCaps = allCaps()
+	}
+	process, err := os.StartProcess(program, []string{"skillboxd", "oneshot"}, attr)
+	if err != nil {
+		conn.Close()
+		return nil, spawnError(program, rootless, err)
+	}
+	p := &Process{Conn: conn, process: process}
+	if rootless {
+		if err := mapIDs(process.Pid); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+	}
+	return p, nil
+}
+
+// Close ends the connection, which ends the run if there still is one, and waits for skillboxd.
+func (p *Process) Close() error {
+	err := p.Conn.Close()
+	_, waitErr := p.process.Wait()
+	return errors.Join(err, waitErr)
+}
+
+// find looks beside our own binary, then where packages install it; never in PATH or an environment variable, which are the
+// caller's surroundings.
+func find(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("helper: %w", err)
+	}
+	for _, dir := range []string{filepath.Dir(self), "/usr/libexec/skillbox", "/usr/lib/skillbox"} {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("helper: %s is not installed beside %s", name, self)
+}
+
+func spawnError(program string, rootless bool, err error) error {
+	hint := "`skillbox doctor` says what this machine lacks"
+	if rootless && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC)) {
+		return fmt.Errorf("helper: this machine does not let ordinary users make user namespaces; %s: %w", hint, err)
+	}
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("helper: root here may not make namespaces (a container without CAP_SYS_ADMIN?); %s: %w", hint, err)
+	}
+	return fmt.Errorf("helper: start %s: %w", program, err)
+}
+
+// allCaps lists every capability that the running kernel knows, as the bounding set shows them.
+func allCaps() []uintptr {
+	var caps []uintptr
+	for c := uintptr(0); c < 64; c++ {
+		if _, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err != nil {
+			break
+		}
+		caps = append(caps, c)
+	}
+	return caps
+}
+
+// mapIDs gives the new user namespace its ids: 0 is the caller, 1 and up are the caller's sub-ids.
+func mapIDs(pid int) error {
+	uids, gids := subIDs("/etc/subuid", os.Getuid()), subIDs("/etc/subgid", os.Getuid())
+	newuidmap, errU := exec.LookPath("newuidmap")
+	newgidmap, errG := exec.LookPath("newgidmap")
+	if uids.count == 0 || gids.count == 0 || errU != nil || errG != nil {
+		return mapSingle(pid)
+	}
+	var wait sync.WaitGroup
+	errs := make([]error, 2)
+	for i, m := range []struct {
+		program string
+		id      int
+		sub     subRange
+	}{{newuidmap, os.Getuid(), uids}, {newgidmap, os.Getgid(), gids}} {
+		wait.Go(func() { errs[i] = runMapper(m.program, pid, m.id, m.sub) })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+func runMapper(program string, pid, id int, sub subRange) error {
+	out, err := exec.Command(program, strconv.Itoa(pid), "0", strconv.Itoa(id), "1", "1", strconv.Itoa(sub.first), strconv.Itoa(sub.count)).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("helper: %s: %w: %s", program, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// mapSingle maps the caller alone, which needs no privilege; setgroups must be denied first (user_namespaces(7)).
+func mapSingle(pid int) error {
+	for _, w := range []struct{ file, text string }{
+		{"setgroups", "deny"}, {"uid_map", fmt.Sprintf("0 %d 1", os.Getuid())}, {"gid_map", fmt.Sprintf("0 %d 1", os.Getgid())},
+	} {
+		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, w.file), []byte(w.text), 0); err != nil {
+			return fmt.Errorf("helper: %w", err)
+		}
+	}
+	return nil
+}
+
+type subRange struct{ first, count int }
+
+// maxSubIDs is more than any box needs; a map has at most what /etc/subuid grants.
+const maxSubIDs = 65536
+
+// subIDs finds the first range that subuid(5) grants to a uid, by number or by login name.
+func subIDs(path string, uid int) subRange {
+	f, err := os.Open(path)
+	if err != nil {
+		return subRange{} // no file, no grants
+	}
+	defer f.Close()
+	owners := []string{strconv.Itoa(uid), loginName(uid)}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Split(lines.Text(), ":")
+		if len(fields) != 3 || fields[0] == "" || (fields[0] != owners[0] && fields[0] != owners[1]) {
+			continue
+		}
+		first, err1 := strconv.Atoi(fields[1])
+		count, err2 := strconv.Atoi(fields[2])
+		if err1 == nil && err2 == nil && count > 0 {
+			return subRange{first, min(count, maxSubIDs)}
+		}
+	}
+	return subRange{}
+}
+
+func loginName(uid int) string {
+	f, err := os.Open("/etc/passwd")
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.SplitN(lines.Text(), ":", 4)
+		if len(fields) == 4 && fields[2] == strconv.Itoa(uid) {
+			return fields[0]
+		}
+	}
+	return ""
+}

@@ -1,0 +1,31 @@
+// Package nsjail runs one box's init in fresh namespaces on runc's libcontainer, in two steps: Prepare ends with init running
+// inside every layer, verified and waiting; Jail.Start and Jail.Wait are one call. It is the only importer of libcontainer.
+//
+// Libcontainer gets no stdio of a caller's (it would change its owner), no seccomp profile (it cannot set the action for foreign
+// architectures, and only one filter) and no cgroup (package cgroup's business).
+package nsjail
+
+import (
+	"github.com/opencontainers/runtime-spec/specs-go"
+)
+
+// Description says what to start. Of Spec only what this package supports is used: root path, hostname, process user, rlimits,
+// namespaces, id mappings, sysctls, masked and read-only paths. Anything else in it is refused.
+type Description struct {
+	ID       string // unique in StateDir: letters, digits, '-', '_'
+	StateDir string // libcontainer's, on a private tmpfs of the caller's
+	Spec     *specs.Spec
+	Filters  [][]byte // seccomp programs for init to install, see boxinit.Setup
+	Listener int
+}
+
+// VerifyError says which layers do not hold. The skill was not started.
+type VerifyError struct{ Problems []string }
+
+func (e *VerifyError) Error() string {
+	text := "nsjail: the sandbox does not hold what was asked"
+	for _, p := range e.Problems {
+		text += "; " + p
+	}
+	return text
+}

@@ -1,0 +1,36 @@
+package rootfs
+
+import "fmt"
+
+// etcFiles is the generated /etc of base host: the least that makes libc, shells and language run-times behave.
+func etcFiles(hostname string, uid, gid int) map[string]string {
+	passwd := "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n"
+	group := "root:x:0:\n"
+	if uid != 0 {
+		passwd += fmt.Sprintf("skill:x:%d:%d:skill:%s:/bin/sh\n", uid, gid, HomeDir)
+		group += fmt.Sprintf("skill:x:%d:\n", gid)
+	} else {
+		passwd = "root:x:0:0:skill:" + HomeDir + ":/bin/sh\n"
+	}
+	passwd += "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+	group += "nogroup:x:65534:\n"
+	return map[string]string{
+		"passwd":        passwd,
+		"group":         group,
+		"hostname":      hostname + "\n",
+		"hosts":         "127.0.0.1 localhost " + hostname + "\n::1 localhost ip6-localhost\n",
+		"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
+		"resolv.conf":   "",
+		"host.conf":     "multi on\n",
+		"shells":        "/bin/sh\n/bin/bash\n",
+	}
+}
+
+// etcShared are the entries of the host's /etc that programs need and that tell nothing about the host: certificates that are
+// public, the loader's cache, links of the alternatives system, time zone, run-time configuration of interpreters. Patterns as in
+// filepath.Match.
+var etcShared = []string{
+	"ssl/certs", "ssl/openssl.cnf", "ca-certificates", "ca-certificates.conf", "pki/tls/certs", "pki/ca-trust/extracted", "crypto-policies",
+	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "timezone", "mime.types", "services", "protocols",
+	"python3*", "perl", "java-*", "fonts", "magic", "terminfo",
+}

@@ -1,0 +1,205 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxCallBytes bounds what one call brings: parameters, inputs and secrets together. They lie in memory.
+const maxCallBytes = 256 << 20
+
+// mountCall mounts one tmpfs outside the tree for what a call brings, and read-only views of its directories inside. We write
+// through the one, the skill reads through the others: not even the owner of a file could write there.
+func (t *Tree) mountCall(s *Spec) error {
+	call := filepath.Join(t.dir, "call")
+	if err := os.Mkdir(call, 0o711); err != nil {
+		return fmt.Errorf("rootfs: %w", err)
+	}
+	mount, err := newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, setting{"source", "skillbox"},
+		setting{"mode", "0711"}, setting{"size", strconv.FormatInt(maxCallBytes, 10)}, setting{"nr_inodes", "1024"})
+	if err != nil {
+		return err
+	}
+	defer unix.Close(mount)
+	if err := attach(mount, unix.AT_FDCWD, call); err != nil {
+		return err
+	}
+	t.mounted = append(t.mounted, call)
+	o := s.Owner
+	for _, d := range []struct {
+		name, path string
+		uid, gid   int
+		mode       uint32
+		keep       *int
+	}{
+		{"input", InputDir, o.RootUID, o.RootGID, 0o755, &t.inputs},
+		{"secrets", SecretsDir, o.SkillUID, o.SkillGID, 0o500, &t.secrets},
+		{"box", ShimDir, o.RootUID, o.RootGID, 0o755, &t.params},
+	} {
+		if *d.keep, err = subdirectory(mount, d.name, d.uid, d.gid, d.mode); err != nil {
+			return fmt.Errorf("rootfs: %s: %w", d.path, err)
+		}
+	}
+	if err := t.fillShim(s); err != nil {
+		return err
+	}
+	for path, fd := range map[string]int{InputDir: t.inputs, SecretsDir: t.secrets, ShimDir: t.params} {
+		view, err := cloneTree(fd)
+		if err != nil {
+			return fmt.Errorf("rootfs: view of %s: %w", path, err)
+		}
+		attributes := uint64(readOnly)
+		if path != ShimDir {
+			attributes |= unix.MOUNT_ATTR_NOEXEC
+		}
+		err = restrict(view, attributes)
+		if err == nil {
+			err = attach(view, t.root, strings.TrimPrefix(path, "/"))
+		}
+		unix.Close(view)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func subdirectory(dir int, name string, uid, gid int, mode uint32) (int, error) {
+	if err := unix.Mkdirat(dir, name, 0o700); err != nil {
+		return -1, err
+	}
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := errors.Join(unix.Fchown(fd, uid, gid), unix.Fchmod(fd, mode)); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// fillShim writes the generated files, and the mount points that the read-only view must already have.
+func (t *Tree) fillShim(s *Spec) error {
+	result, err := subdirectory(t.params, path.Base(ResultDir), s.Owner.SkillUID, s.Owner.SkillGID, 0o755)
+	if err != nil {
+		return fmt.Errorf("rootfs: %s: %w", ResultDir, err)
+	}
+	unix.Close(result)
+	files := map[string][]byte{path.Base(s.InitPath): nil}
+	for name, content := range s.Files {
+		files[path.Base(name)] = content
+	}
+	for name, content := range files {
+		if err := writeFile(t.params, name, strings.NewReader(string(content)), s.Owner.RootUID, s.Owner.RootGID, 0o444); err != nil {
+			return fmt.Errorf("rootfs: %s/%s: %w", ShimDir, name, err)
+		}
+	}
+	return nil
+}
+
+// mountScratch mounts what the skill may write, and keeps hold of what is read after the box is gone.
+func (t *Tree) mountScratch(s *Spec) error {
+	for _, m := range []struct {
+		path string
+		size int64
+		mode string
+	}{{"/tmp", s.TmpSize, "1777"}, {HomeDir, s.HomeSize, "0700"}, {OutputDir, s.OutputSize, "0755"}, {ResultDir, s.ResultSize, "0755"}} {
+		mount, err := scratch(s, m.path, m.size, m.mode)
+		if err != nil {
+			return err
+		}
+		if m.path != ResultDir { // exists inside the view of ShimDir, where directory would refuse to go
+			err = t.directory(m.path, false)
+		}
+		if err == nil {
+			err = attach(mount, t.root, strings.TrimPrefix(m.path, "/"))
+		}
+		unix.Close(mount)
+		if err != nil {
+			return err
+		}
+	}
+	if err := unix.Symlinkat("../tmp", t.root, "var/tmp"); err != nil {
+		return fmt.Errorf("rootfs: /var/tmp: %w", err)
+	}
+	var err error
+	if t.Output, err = t.open(OutputDir); err != nil {
+		return err
+	}
+	t.Result, err = t.open(ResultDir)
+	return err
+}
+
+// scratch makes an empty tmpfs for the skill. Inodes are limited too: an empty file costs kernel memory, not size.
+func scratch(s *Spec, path string, size int64, mode string) (int, error) {
+	if size <= 0 {
+		return -1, fmt.Errorf("rootfs: %s has no size", path)
+	}
+	inodes := max(1024, min(size>>12, 1<<20))
+	return newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, setting{"source", "skillbox"},
+		setting{"mode", mode}, setting{"size", strconv.FormatInt(size, 10)}, setting{"nr_inodes", strconv.FormatInt(inodes, 10)},
+		owner("uid", s.Owner.SkillUID), owner("gid", s.Owner.SkillGID))
+}
+
+func (t *Tree) open(p string) (*os.File, error) {
+	fd, err := unix.Openat(t.root, strings.TrimPrefix(p, "/"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("rootfs: open %s: %w", p, err)
+	}
+	return os.NewFile(uintptr(fd), p), nil
+}
+
+// PutInput copies one of the caller's files to /input/name, readable by the skill and writable by nobody.
+func (t *Tree) PutInput(name string, content io.Reader, o Owner) error {
+	if err := writeFile(t.inputs, name, content, o.RootUID, o.RootGID, 0o444); err != nil {
+		return fmt.Errorf("rootfs: input %q: %w", name, err)
+	}
+	return nil
+}
+
+// PutSecret writes a secret's value to /run/secrets/name, readable by the skill only.
+func (t *Tree) PutSecret(name, value string, o Owner) error {
+	if err := writeFile(t.secrets, name, strings.NewReader(value), o.SkillUID, o.SkillGID, 0o400); err != nil {
+		return fmt.Errorf("rootfs: secret %q: %w", name, err)
+	}
+	return nil
+}
+
+// PutParams writes the call's parameters to ParamsFile.
+func (t *Tree) PutParams(content io.Reader, o Owner) error {
+	if err := writeFile(t.params, path.Base(ParamsFile), content, o.RootUID, o.RootGID, 0o444); err != nil {
+		return fmt.Errorf("rootfs: parameters: %w", err)
+	}
+	return nil
+}
+
+// Params opens what PutParams wrote, to be read from the start.
+func (t *Tree) Params() (int, error) {
+	return unix.Openat(t.params, path.Base(ParamsFile), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+}
+
+// writeFile creates name in dir; an existing file is an error. The owner is set last, when nothing more is to be written.
+func writeFile(dir int, name string, content io.Reader, uid, gid int, mode uint32) error {
+	if name == "" || name == "." || name == ".." || strings.ContainsAny(name, "/\x00") {
+		return errors.New("not a file name")
+	}
+	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	if _, err := io.Copy(f, content); err != nil {
+		return err
+	}
+	return errors.Join(unix.Fchown(fd, uid, gid), unix.Fchmod(fd, mode))
+}

@@ -1,0 +1,118 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tree is a built root, mounted below the directory given to Create.
+type Tree struct {
+	Path   string   // the root, for pivot_root(2)
+	Output *os.File // the root of /output's tmpfs, reachable after the box is gone
+	Result *os.File // likewise of ResultDir
+
+	dir     string
+	inputs  int // directories of the call's tmpfs, writable for us only
+	secrets int
+	params  int
+	root    int
+	userns  map[[2]int]int
+
+	mounted []string // in order, for Close
+}
+
+// Create builds the tree below dir, an empty directory on a filesystem of the caller's own in a private mount namespace.
+// After an error nothing stays mounted; after success Close unmounts it.
+func Create(dir string, s *Spec) (_ *Tree, err error) {
+	t := &Tree{dir: dir, Path: filepath.Join(dir, "root"), inputs: -1, secrets: -1, params: -1, root: -1}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, t.Close())
+		}
+	}()
+	if err := t.makeRoot(s); err != nil {
+		return nil, err
+	}
+	steps := []func(*Spec) error{t.mountBase, t.mountDev, t.mountCall, t.mountScratch, t.mountInit, t.mountBundle, t.mountBinds, t.seal}
+	for _, step := range steps {
+		if err := step(s); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// makeRoot mounts the empty tmpfs that becomes /.
+func (t *Tree) makeRoot(s *Spec) error {
+	if err := os.Mkdir(t.Path, 0o755); err != nil {
+		return fmt.Errorf("rootfs: %w", err)
+	}
+	mount, err := newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, setting{"source", "skillbox"}, setting{"mode", "0755"},
+		setting{"size", "4194304"}, setting{"nr_inodes", "4096"}, owner("uid", s.Owner.RootUID), owner("gid", s.Owner.RootGID))
+	if err != nil {
+		return err
+	}
+	if err := attach(mount, unix.AT_FDCWD, t.Path); err != nil {
+		unix.Close(mount)
+		return err
+	}
+	t.root, t.mounted = mount, []string{t.Path}
+	for _, name := range []string{"proc", "dev", "etc", "run", "run/skillbox", "run/secrets", "home", "input", "var"} {
+		if err := unix.Mkdirat(t.root, name, 0o755); err != nil {
+			return fmt.Errorf("rootfs: mkdir /%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func owner(key string, id int) setting { return setting{key, strconv.Itoa(id)} }
+
+// directory makes a mount point and its parents below the root. The root is our own tmpfs, so a path can only leave it through
+// something mounted from the host: RESOLVE_NO_XDEV and RESOLVE_NO_SYMLINKS refuse that.
+func (t *Tree) directory(p string, file bool) error {
+	parent, err := unix.Dup(t.root)
+	if err != nil {
+		return err
+	}
+	defer func() { unix.Close(parent) }()
+	parts := strings.Split(strings.Trim(p, "/"), "/")
+	for i, name := range parts {
+		if file && i == len(parts)-1 {
+			fd, err := unix.Openat(parent, name, unix.O_CREAT|unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o444)
+			if err != nil {
+				return fmt.Errorf("rootfs: mount point %s: %w", p, err)
+			}
+			unix.Close(fd)
+			return nil
+		}
+		if err := unix.Mkdirat(parent, name, 0o755); err != nil && err != unix.EEXIST {
+			return fmt.Errorf("rootfs: mount point %s: %w", p, err)
+		}
+		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV}
+		next, err := unix.Openat2(parent, name, &how)
+		if err == unix.EXDEV && i == len(parts)-1 {
+			return nil // already a mount point: the new mount covers it
+		}
+		if err != nil {
+			return fmt.Errorf("rootfs: mount point %s lies inside something mounted from the host (%w)", p, err)
+		}
+		unix.Close(parent)
+		parent = next
+	}
+	return nil
+}
+
+// place attaches a detached mount at a path of the tree and closes its descriptor.
+func (t *Tree) place(mount int, p string, file bool) error {
+	defer unix.Close(mount)
+	if err := t.directory(p, file); err != nil {
+		return err
+	}
+	return attach(mount, t.root, strings.TrimPrefix(p, "/"))
+}

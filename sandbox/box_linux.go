@@ -1,0 +1,147 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"skillbox/boxinit"
+	"skillbox/netpolicy"
+	"skillbox/nsjail"
+	"skillbox/rootfs"
+	"skillbox/seccomp"
+)
+
+// Box is a prepared sandbox: every layer is in place and verified, and init waits for the one call.
+type Box struct {
+	ID     string
+	Plan   *Plan
+	Phases map[string]float64 // milliseconds, by what was done
+
+	dir        string
+	tree       *rootfs.Tree
+	network    *netpolicy.Handle
+	jail       *nsjail.Jail
+	supervisor *seccomp.Supervisor
+}
+
+// NewID names a run: 16 characters of lower-case base 32, made by us and never accepted from anybody.
+func NewID() string {
+	const letters = "0123456789abcdefghjkmnpqrstvwxyz"
+	id := make([]byte, 16)
+	for i := range id {
+		id[i] = letters[rand.IntN(len(letters))]
+	}
+	return string(id)
+}
+
+// Prepare builds a box. The plan's layers are compared with what init reports from inside; if one does not hold, it fails with
+// *nsjail.VerifyError and nothing is left.
+func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
+	b := &Box{ID: id, Plan: plan, Phases: map[string]float64{}, dir: filepath.Join(h.Dir, id)}
+	start := time.Now()
+	defer func() {
+		b.Phases["prepare_ms"] = Since(start)
+		if err != nil {
+			err = errors.Join(err, b.Close())
+		}
+	}()
+	if err := os.Mkdir(b.dir, 0o711); err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	program, err := b.createParts(plan)
+	if err != nil {
+		return nil, err
+	}
+	spec := *plan.OCI
+	spec.Root.Path = b.tree.Path
+	for i := range spec.Linux.Namespaces {
+		if spec.Linux.Namespaces[i].Type == "network" {
+			spec.Linux.Namespaces[i].Path = b.network.Path()
+		}
+	}
+	jailed := time.Now()
+	b.jail, err = nsjail.Prepare(nsjail.Description{
+		ID: id, StateDir: filepath.Join(b.dir, "state"), Spec: &spec, Filters: program.Filters, Listener: program.Listener,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if b.jail.Listener != nil {
+		b.supervisor = seccomp.Supervise(b.jail.Listener, plan.Seccomp)
+		if err := b.jail.AwaitReport(); err != nil {
+			return nil, err
+		}
+	}
+	b.Phases["jail_ms"] = Since(jailed)
+	return b, b.verify(h)
+}
+
+// createParts makes what does not depend on one another at the same time: the tree, the network namespace and the filter.
+func (b *Box) createParts(plan *Plan) (*seccomp.Program, error) {
+	var (
+		network = make(chan error, 1)
+		filter  = make(chan error, 1)
+		program *seccomp.Program
+	)
+	go func() {
+		var err error
+		b.network, err = netpolicy.Create(netpolicy.Description{})
+		network <- err
+	}()
+	go func() {
+		var err error
+		program, err = seccomp.Compile(plan.Seccomp)
+		filter <- err
+	}()
+	start := time.Now()
+	var err error
+	b.tree, err = rootfs.Create(b.dir, &plan.Tree)
+	b.Phases["tree_ms"] = Since(start)
+	return program, errors.Join(err, <-network, <-filter)
+}
+
+func (b *Box) verify(h *Host) error {
+	problems := b.jail.Report.Check(boxinit.Expect{
+		UID: b.Plan.IDs.BoxUID, GID: b.Plan.IDs.BoxGID,
+		Namespaces: h.Namespaces,
+		Seccomp:    true,
+		Writable:   b.Plan.Tree.Writable(),
+		Devices:    rootfs.Devices(),
+		Masked:     b.Plan.OCI.Linux.MaskedPaths,
+		Interfaces: []string{"lo"},
+		Hostname:   Hostname,
+	})
+	if len(problems) > 0 {
+		return &nsjail.VerifyError{Problems: problems}
+	}
+	return nil
+}
+
+// Close ends the box, whatever it does, and takes away everything that was made for it.
+func (b *Box) Close() error {
+	var errs []error
+	if b.jail != nil {
+		errs = append(errs, b.jail.Close())
+	}
+	if b.supervisor != nil {
+		errs = append(errs, b.supervisor.Close())
+	}
+	if b.network != nil {
+		errs = append(errs, b.network.Close())
+	}
+	if b.tree != nil {
+		errs = append(errs, b.tree.Close())
+	}
+	if strings.HasSuffix(b.dir, b.ID) {
+		errs = append(errs, os.RemoveAll(b.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// Since is the time that has passed, in milliseconds.
+func Since(t time.Time) float64 { return float64(time.Since(t).Microseconds()) / 1000 }

@@ -1,0 +1,28 @@
+package sandbox
+
+import "os"
+
+// Host is what Compile must know of the machine and of this skillboxd.
+type Host struct {
+	Mode string // "root": in the machine's own user namespace; "rootless": in one below it
+	IDs  IDs
+	Dir  string // this skillboxd's private tmpfs
+	Init string // host path of init's binary
+	// Namespaces are skillboxd's own, by name.
+	Namespaces map[string]string
+	// HardLimits are skillboxd's own resource limits, by the name that OCI gives them.
+	HardLimits map[string]uint64
+
+	lock *os.File // holds the block of ids as long as this process lives
+}
+
+// IDs say who the skill is, in skillboxd's user namespace and in the box.
+type IDs struct {
+	SkillUID, SkillGID int // as skillboxd sees them
+	RootUID, RootGID   int // who box uid 0 is
+	BoxUID, BoxGID     int // the skill inside: 1000, or 0 where there is only one id
+	Single             bool
+}
+
+// skillID is the skill's uid and gid inside.
+const skillID = 1000

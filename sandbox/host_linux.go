@@ -1,0 +1,179 @@
+package sandbox
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"skillbox/boxinit"
+)
+
+// Enter makes the calling process's mount namespace private, gives it its own /proc and a tmpfs for box state, and finds out who
+// it is. It must run in a mount and pid namespace made for it, as pid 1.
+func Enter() (*Host, error) {
+	if os.Getpid() != 1 {
+		return nil, errors.New("sandbox: skillboxd must be pid 1 of a pid namespace of its own; it is started by skillbox")
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return nil, fmt.Errorf("sandbox: make mounts private: %w", err)
+	}
+	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return nil, fmt.Errorf("sandbox: mount /proc: %w (inside another container, its runtime must leave /proc unmasked; see `skillbox doctor`)", err)
+	}
+	h := &Host{}
+	var err error
+	if h.Namespaces, err = boxinit.Namespaces(); err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	if err := errors.Join(h.identify(), h.readLimits(), h.findInit(), h.coverCgroups(), h.mountPrivate()); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// mountPrivate puts a tmpfs over a directory that no policy can name as a source, so that it hides nothing.
+func (h *Host) mountPrivate() error {
+	for _, dir := range []string{"/dev/pts", "/dev/mqueue", "/dev/shm"} {
+		if _, err := os.Stat(dir); err != nil {
+			continue
+		}
+		if err := unix.Mount("skillbox", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0711"); err != nil {
+			return fmt.Errorf("sandbox: private tmpfs: %w", err)
+		}
+		h.Dir = dir
+		return nil
+	}
+	return errors.New("sandbox: none of /dev/pts, /dev/mqueue and /dev/shm exists to hold the sandbox's state")
+}
+
+// coverCgroups mounts an unwritable cgroup2 file system of our own, so that libcontainer finds the same on every host and leaves
+// cgroups alone: it would otherwise create groups in every v1 hierarchy that nobody removes after a SIGKILL.
+func (h *Host) coverCgroups() error {
+	if _, err := os.Stat("/sys/fs/cgroup"); err != nil {
+		return errors.New("sandbox: /sys/fs/cgroup does not exist: mount sysfs")
+	}
+	err := unix.Mount("cgroup2", "/sys/fs/cgroup", "cgroup2", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+	if err != nil {
+		return fmt.Errorf("sandbox: mount cgroup2: %w", err)
+	}
+	return nil
+}
+
+// identify reads the id maps: a full map is the machine's own user namespace.
+func (h *Host) identify() error {
+	uids, err := readMap("/proc/self/uid_map")
+	if err != nil {
+		return err
+	}
+	gids, err := readMap("/proc/self/gid_map")
+	if err != nil {
+		return err
+	}
+	if uids.full() {
+		h.Mode = "root"
+		return h.takeBlock()
+	}
+	h.Mode = "rootless"
+	if uids.count() < 2 || gids.count() < 2 {
+		h.IDs.Single = true
+		return nil
+	}
+	h.IDs = IDs{RootUID: 1, RootGID: 1, BoxUID: skillID, BoxGID: skillID}
+	return nil
+}
+
+const (
+	// Blocks of ids for boxes of root: a range that systemd's and shadow's documents leave unused.
+	firstBlock = 0x70000000
+	blocks     = 1 << 20
+	blockSize  = 16
+)
+
+// takeBlock reserves ids that no other box on this host has: two boxes with one uid could signal each other's helpers and share
+// per-uid limits. An abstract socket is a lock that the kernel frees whatever happens to us.
+func (h *Host) takeBlock() error {
+	for range 16 {
+		n := rand.IntN(blocks)
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("sandbox: reserve ids: %w", err)
+		}
+		err = unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("@skillbox/ids/%d", n)})
+		if err == nil {
+			h.lock = os.NewFile(uintptr(fd), "ids")
+			base := firstBlock + n*blockSize
+			h.IDs = IDs{RootUID: base, RootGID: base, SkillUID: base + 1, SkillGID: base + 1, BoxUID: skillID, BoxGID: skillID}
+			return nil
+		}
+		unix.Close(fd)
+		if err != unix.EADDRINUSE {
+			return fmt.Errorf("sandbox: reserve ids: %w", err)
+		}
+	}
+	return errors.New("sandbox: no free block of ids for the sandbox's user")
+}
+
+type idRange struct{ inside, outside, size int64 }
+
+type idMap []idRange
+
+func readMap(path string) (idMap, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	defer f.Close()
+	var m idMap
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		var r idRange
+		if _, err := fmt.Sscan(lines.Text(), &r.inside, &r.outside, &r.size); err != nil {
+			return nil, fmt.Errorf("sandbox: %s: %w", path, err)
+		}
+		m = append(m, r)
+	}
+	return m, lines.Err()
+}
+
+func (m idMap) full() bool { return len(m) == 1 && m[0] == idRange{0, 0, 1<<32 - 1} }
+
+func (m idMap) count() (n int64) {
+	for _, r := range m {
+		n += r.size
+	}
+	return n
+}
+
+// findInit looks beside our own binary, before anything is mounted over it.
+func (h *Host) findInit() error {
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	h.Init = filepath.Join(filepath.Dir(self), "skillbox-init")
+	if _, err := os.Stat(h.Init); err != nil {
+		return fmt.Errorf("sandbox: %w: it is installed beside skillboxd", err)
+	}
+	return nil
+}
+
+func (h *Host) readLimits() error {
+	h.HardLimits = map[string]uint64{}
+	for name, kind := range map[string]int{
+		"RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_CPU": unix.RLIMIT_CPU, "RLIMIT_DATA": unix.RLIMIT_DATA, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK,
+		"RLIMIT_MSGQUEUE": unix.RLIMIT_MSGQUEUE, "RLIMIT_NOFILE": unix.RLIMIT_NOFILE, "RLIMIT_NPROC": unix.RLIMIT_NPROC,
+		"RLIMIT_SIGPENDING": unix.RLIMIT_SIGPENDING,
+	} {
+		var limit unix.Rlimit
+		if err := unix.Getrlimit(kind, &limit); err != nil {
+			return fmt.Errorf("sandbox: %s: %w", name, err)
+		}
+		h.HardLimits[name] = limit.Max
+	}
+	return nil
+}

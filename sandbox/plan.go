@@ -1,0 +1,213 @@
+// Package sandbox turns a granted policy, a bundle and a request into a box and runs one call in it: Compile decides (pure, its
+// Plan can be printed), Prepare acts, Box.Run is the call. It is the only place where the handles of the kernel packages meet.
+package sandbox
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"skillbox/bundle"
+	"skillbox/policy"
+	"skillbox/rootfs"
+	"skillbox/seccomp"
+)
+
+// Hostname of every box.
+const Hostname = "skillbox"
+
+// Plan is everything that a ready box depends on, and nothing of a single call: two calls with equal plans could be served by
+// two boxes prepared alike.
+type Plan struct {
+	Mode     string            `json:"mode"`
+	IDs      IDs               `json:"ids"`
+	Tree     rootfs.Spec       `json:"tree"`
+	OCI      *specs.Spec       `json:"oci"` // root path and network namespace path are filled in by Prepare
+	Seccomp  seccomp.Spec      `json:"seccomp"`
+	Env      map[string]string `json:"env"`     // literal values
+	Pass     []string          `json:"pass"`    // names whose values come with the call
+	Secrets  []string          `json:"secrets"` // names whose values come with the call, as files
+	Limits   Limits            `json:"limits"`
+	Layers   map[string]string `json:"layers"` // what holds the skill, and by which means
+	Warnings []string          `json:"warnings"`
+}
+
+// Limits are enforced by skillboxd while the skill runs.
+type Limits struct {
+	Timeout     time.Duration `json:"timeout"`
+	Grace       time.Duration `json:"grace"` // between SIGTERM and SIGKILL
+	MemoryBytes int64         `json:"memory_bytes"`
+	OutputBytes int64         `json:"output_bytes"` // stdout and stderr together
+	FilesBytes  int64         `json:"files_bytes"`  // what is taken from /output
+	FilesCount  int           `json:"files_count"`
+}
+
+const (
+	grace         = 2 * time.Second
+	resultBytes   = 10 << 20
+	maxOutputFile = 1000
+)
+
+// Sources are the host paths of a plan, opened and identified by the caller: the bundle, and each bind of the policy in order,
+// reads first.
+type Sources struct {
+	Bundle Source
+	Binds  []Source
+}
+
+// Source is an identified host path with the owner that it has on disk.
+type Source struct {
+	rootfs.Source
+	UID, GID int
+}
+
+// Refusal is something that the policy asks for and this host or version cannot enforce.
+type Refusal struct {
+	Field, Message, Hint string
+	Position             policy.Position
+}
+
+func (r *Refusal) Error() string { return r.Field + ": " + r.Message }
+
+// Compile decides. The policy is the effective one; it fails with *Refusal for what cannot be enforced, unless the policy says
+// best-effort, where that becomes a warning.
+func Compile(h *Host, p *policy.Policy, b *bundle.Bundle, s Sources) (*Plan, error) {
+	plan := &Plan{
+		Mode: h.Mode,
+		IDs:  h.IDs,
+		Seccomp: seccomp.Spec{
+			Profile: p.Syscalls.Profile, Allow: p.Syscalls.Allow, Deny: p.Syscalls.Deny, Report: p.Audit.Syscalls != "none",
+		},
+		Env:     p.Env.Set,
+		Pass:    p.Env.Pass,
+		Secrets: p.Env.Secrets,
+		Limits: Limits{
+			Timeout: p.Timeout, Grace: grace, MemoryBytes: p.Resources.Memory, OutputBytes: p.Resources.Output,
+			FilesBytes: p.Filesystem.Output, FilesCount: maxOutputFile,
+		},
+		Layers: map[string]string{},
+	}
+	if err := plan.refuse(h, p); err != nil {
+		return nil, err
+	}
+	if err := seccomp.Validate(plan.Seccomp); err != nil {
+		return nil, &Refusal{Field: "syscalls", Message: err.Error(), Position: p.Position("syscalls")}
+	}
+	plan.Tree = tree(h, p, b, s)
+	plan.OCI = oci(h, p)
+	plan.describe(p)
+	return plan, nil
+}
+
+// refuse lists what later versions enforce, and limits that need cgroup v2.
+func (plan *Plan) refuse(h *Host, p *policy.Policy) error {
+	at := func(field, message, hint string) error {
+		return &Refusal{Field: field, Message: message, Hint: hint, Position: p.Position(field)}
+	}
+	if len(p.Network.Egress) > 0 {
+		return at("network.egress", "network egress is not available yet", "remove the rules: the skill then has loopback only")
+	}
+	if base := p.Rootfs.Base; base != "host" && len(base) > 4 && base[:4] != "dir:" {
+		return at("rootfs.base", fmt.Sprintf("base %s is not available yet", base), "use host or dir:/absolute/path")
+	}
+	if level := p.Audit.Syscalls; level == "security" || level == "all" {
+		return at("audit.syscalls", fmt.Sprintf("level %s is not available yet", level), "use none or denied")
+	}
+	if level := p.Audit.Files; level != "none" {
+		return at("audit.files", fmt.Sprintf("level %s is not available yet", level), "use none")
+	}
+	if hard, ok := h.HardLimits["RLIMIT_NOFILE"]; ok && p.Named("resources.open_files") && uint64(p.Resources.OpenFiles) > hard {
+		return at("resources.open_files", fmt.Sprintf("%d is above this session's hard limit of %d", p.Resources.OpenFiles, hard), "raise it with ulimit -Hn, or ask for less")
+	}
+	for _, field := range []string{"resources.cpu", "resources.memory", "resources.pids"} {
+		if !p.Named(field) {
+			continue
+		}
+		const message = "this limit needs a cgroup v2 group for the sandbox, which this version of skillbox cannot make yet"
+		if p.Enforcement != "best-effort" {
+			return at(field, message, "leave it out, and a default is held by resource limits and a watchdog; or say enforcement: best-effort")
+		}
+		plan.Warnings = append(plan.Warnings, field+": "+message+"; held by resource limits and a watchdog instead (best-effort)")
+	}
+	plan.Warnings = append(plan.Warnings, "cpu, memory and pids are held by resource limits and a watchdog, not by a cgroup")
+	return nil
+}
+
+func tree(h *Host, p *policy.Policy, b *bundle.Bundle, s Sources) rootfs.Spec {
+	idmap := h.Mode == "root"
+	t := rootfs.Spec{
+		Base:        p.Rootfs.Base,
+		Owner:       rootfs.Owner{SkillUID: h.IDs.SkillUID, SkillGID: h.IDs.SkillGID, RootUID: h.IDs.RootUID, RootGID: h.IDs.RootGID},
+		BoxUID:      h.IDs.BoxUID,
+		BoxGID:      h.IDs.BoxGID,
+		Bundle:      rootfs.Bind{Source: s.Bundle.Source, Path: rootfs.SkillDir, IDMap: idmap, MapUID: s.Bundle.UID, MapGID: s.Bundle.GID},
+		CopyOnWrite: p.Rootfs.Bundle == "copy-on-write",
+		TmpSize:     p.Filesystem.Tmp,
+		HomeSize:    p.Filesystem.Home,
+		OutputSize:  p.Filesystem.Output,
+		ResultSize:  resultBytes,
+		Init:        h.Init,
+		InitPath:    initPath,
+		Hostname:    Hostname,
+	}
+	if b.Shim != "" {
+		t.Files = map[string][]byte{}
+		for name, content := range bundle.Shims() {
+			t.Files[rootfs.ShimDir+"/"+name] = content
+		}
+	}
+	for i, bind := range append(append([]policy.Bind{}, p.Filesystem.Read...), p.Filesystem.Write...) {
+		t.Binds = append(t.Binds, rootfs.Bind{
+			Source: s.Binds[i].Source, Path: bind.Path, Writable: i >= len(p.Filesystem.Read),
+			IDMap: idmap, MapUID: s.Binds[i].UID, MapGID: s.Binds[i].GID,
+		})
+	}
+	return t
+}
+
+// describe says in the result's words what holds the skill.
+func (plan *Plan) describe(p *policy.Policy) {
+	plan.Layers["namespaces"] = "user mount pid net ipc uts cgroup"
+	plan.Layers["user"] = fmt.Sprintf("uid %d of its own user namespace", plan.IDs.BoxUID)
+	switch {
+	case plan.IDs.Single:
+		plan.Layers["user"] += ", the caller's only id"
+	case plan.Mode == "rootless":
+		plan.Layers["user"] += ", the caller's id; uid 0 is a sub-id"
+	default:
+		plan.Layers["user"] += ", an id that no other box has"
+	}
+	plan.Layers["capabilities"] = "none, no_new_privs"
+	plan.Layers["root"] = "read-only, base " + p.Rootfs.Base
+	plan.Layers["bundle"] = p.Rootfs.Bundle
+	plan.Layers["seccomp"] = p.Syscalls.Profile
+	plan.Layers["network"] = "loopback only"
+	plan.Layers["memory"] = "watchdog and RLIMIT_DATA"
+	plan.Layers["pids"] = "RLIMIT_NPROC"
+	plan.Layers["cpu"] = "RLIMIT_CPU"
+}
+
+// rlimits hold what no cgroup does. RLIMIT_CORE is 1, not 0: a piped core_pattern handler of the host ignores 0 (core(5)).
+// RLIMIT_AS is never set: node and java reserve far more than they use.
+func rlimits(h *Host, p *policy.Policy) []specs.POSIXRlimit {
+	both := func(kind string, n int64) specs.POSIXRlimit {
+		limit := uint64(n)
+		if hard, ok := h.HardLimits[kind]; ok {
+			limit = min(limit, hard) // raising it would take CAP_SYS_RESOURCE on the machine; lower is safe
+		}
+		return specs.POSIXRlimit{Type: kind, Hard: limit, Soft: limit}
+	}
+	cpu := int64(math.Ceil(p.Timeout.Seconds()*max(1, p.Resources.CPU))) + 1
+	return []specs.POSIXRlimit{
+		both("RLIMIT_CORE", 1),
+		both("RLIMIT_NOFILE", p.Resources.OpenFiles),
+		both("RLIMIT_NPROC", p.Resources.Pids+initThreads),
+		both("RLIMIT_DATA", p.Resources.Memory*4), // the watchdog holds the limit itself; this catches what is faster
+		both("RLIMIT_CPU", cpu),
+		both("RLIMIT_MEMLOCK", 8<<20),
+		both("RLIMIT_MSGQUEUE", 1<<20),
+		both("RLIMIT_SIGPENDING", 1024),
+	}
+}

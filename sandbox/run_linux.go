@@ -1,0 +1,252 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"skillbox/boxinit"
+	"skillbox/helper"
+	"skillbox/rootfs"
+)
+
+// Call is what one run brings to a prepared box.
+type Call struct {
+	Argv    []string
+	Env     map[string]string // values for the plan's Pass names
+	Secrets map[string]string // values for the plan's Secrets
+	Params  io.Reader         // nil for none; otherwise the skill's stdin and ParamsFile
+	Inputs  []Input
+	Stdio   [3]int // the caller's; they stay the caller's
+	TTY     bool
+	Rows    uint16
+	Cols    uint16
+	Term    string
+
+	Cancel <-chan struct{} // one value: end the run gently; closed or a second value: at once
+	Resize <-chan helper.Resize
+}
+
+// Input is a file for /input.
+type Input struct {
+	Name    string
+	Content io.Reader
+}
+
+// ending is why a run was ended by us; the first reason counts.
+type ending struct {
+	mu      sync.Mutex
+	verdict string
+	message string
+}
+
+func (e *ending) set(verdict, format string, a ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.verdict == "" {
+		e.verdict, e.message = verdict, fmt.Sprintf(format, a...)
+	}
+}
+
+func (e *ending) get() (string, string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.verdict, e.message
+}
+
+// Run serves the one call and returns its Result when every process of the box is gone. An error means that skillbox failed.
+func (b *Box) Run(call Call) (*helper.Result, error) {
+	began := time.Now()
+	params, err := b.deliver(call)
+	if err != nil {
+		return nil, err
+	}
+	if params >= 0 {
+		defer unix.Close(params)
+	}
+	end := &ending{}
+	over := func() {
+		end.set(helper.OutputLimit, "the skill wrote more than %d bytes to stdout and stderr (resources.output)", b.Plan.Limits.OutputBytes)
+		b.jail.Kill()
+	}
+	owner := b.Plan.Tree.Owner
+	message := boxinit.Call{Argv: call.Argv, Env: b.environment(call), Cwd: rootfs.SkillDir, TTY: call.TTY, Rows: call.Rows, Cols: call.Cols}
+	var pipes *stdio
+	var started *boxinit.Started
+	var pty *os.File
+	if call.TTY {
+		started, pty, err = b.jail.Start(message)
+		if err == nil && pty != nil {
+			defer pty.Close()
+			pipes, err = terminal(int(pty.Fd()), call.Stdio, b.Plan.Limits.OutputBytes, over)
+		}
+	} else if pipes, err = connect(call.Stdio, params, owner.SkillUID, owner.SkillGID, b.Plan.Limits.OutputBytes, over); err == nil {
+		started, _, err = b.jail.Start(message, pipes.box[:]...)
+		pipes.handOver()
+	}
+	if err != nil {
+		return nil, err
+	}
+	if started.Error != "" {
+		return b.notStarted(started, began), nil
+	}
+	pipes.start()
+	exit, err := b.supervise(call, pty, end)
+	if err != nil {
+		return nil, err
+	}
+	result := b.result(exit, end, began)
+	if err := pipes.finish(); err != nil {
+		result.Warnings = append(result.Warnings, err.Error())
+	}
+	result.Usage.StdoutBytes, result.StdoutTruncated = pipes.bytesOf(1)
+	result.Usage.StderrBytes, result.StderrTruncated = pipes.bytesOf(2)
+	// What was still in the pipes when the skill ended by itself may have been too much.
+	if verdict, text := end.get(); verdict == helper.OutputLimit && result.Verdict != verdict {
+		setVerdict(result, verdict, text)
+	}
+	return result, nil
+}
+
+// deliver writes what the call brings into the box. It returns a descriptor of the parameters, or -1.
+func (b *Box) deliver(call Call) (int, error) {
+	owner := b.Plan.Tree.Owner
+	for _, in := range call.Inputs {
+		if err := b.tree.PutInput(in.Name, in.Content, owner); err != nil {
+			return -1, err
+		}
+	}
+	for name, value := range call.Secrets {
+		if err := b.tree.PutSecret(name, value, owner); err != nil {
+			return -1, err
+		}
+	}
+	if call.Params == nil {
+		return -1, nil
+	}
+	if err := b.tree.PutParams(call.Params, owner); err != nil {
+		return -1, err
+	}
+	return b.tree.Params()
+}
+
+// environment is all that the skill gets: fixed names, the policy's values, and the caller's values that the policy passes.
+func (b *Box) environment(call Call) []string {
+	values := map[string]string{
+		"PATH":                 "/usr/local/bin:/usr/bin:/bin",
+		"HOME":                 rootfs.HomeDir,
+		"LANG":                 "C.UTF-8",
+		"TZ":                   "UTC",
+		"TMPDIR":               "/tmp",
+		"SKILLBOX_RESULT_FILE": rootfs.ResultFile,
+	}
+	if call.Params != nil {
+		values["SKILLBOX_PARAMS_FILE"] = rootfs.ParamsFile
+	}
+	if call.TTY && call.Term != "" {
+		values["TERM"] = call.Term
+	}
+	for name, value := range b.Plan.Env {
+		values[name] = value
+	}
+	for _, name := range b.Plan.Pass {
+		if value, ok := call.Env[name]; ok {
+			values[name] = value
+		}
+	}
+	env := make([]string, 0, len(values))
+	for name, value := range values {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// supervise waits for the end of the skill and sees to it that there is one.
+func (b *Box) supervise(call Call, pty *os.File, end *ending) (*boxinit.Exit, error) {
+	type answer struct {
+		exit *boxinit.Exit
+		err  error
+	}
+	ended := make(chan answer, 1)
+	go func() {
+		exit, err := b.jail.Wait()
+		b.jail.Kill() // whatever the skill left behind
+		ended <- answer{exit, err}
+	}()
+	watching := make(chan struct{})
+	defer close(watching)
+	limit := b.Plan.Limits.MemoryBytes
+	go watchMemory(b.jail.PID(), limit, watching, func(used int64) {
+		end.set(helper.OutOfMemory, "the skill used %d bytes of memory, the limit is %d (resources.memory)", used, limit)
+		b.jail.Kill()
+	})
+	timeout := time.NewTimer(b.Plan.Limits.Timeout)
+	defer timeout.Stop()
+	var kill <-chan time.Time
+	cancel := call.Cancel
+	terminate := func() {
+		if kill != nil {
+			b.jail.Kill()
+			return
+		}
+		// An error says that init has gone, which ended is about to report.
+		_ = b.jail.Signal(int(syscall.SIGTERM))
+		kill = time.After(b.Plan.Limits.Grace)
+	}
+	for {
+		select {
+		case a := <-ended:
+			return a.exit, a.err
+		case <-timeout.C:
+			end.set(helper.TimedOut, "the skill ran longer than %v (timeout)", b.Plan.Limits.Timeout)
+			terminate()
+		case _, more := <-cancel:
+			end.set(helper.Canceled, "canceled by the caller")
+			if !more {
+				cancel = nil
+				b.jail.Kill()
+				continue
+			}
+			terminate()
+		case <-kill:
+			b.jail.Kill()
+		case size := <-call.Resize:
+			if pty != nil {
+				// A size that the terminal refuses leaves the old one, as with any terminal.
+				_ = unix.IoctlSetWinsize(int(pty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
+			}
+		}
+	}
+}
+
+// ReadResult returns what the skill wrote to ResultFile, or nil. It is read after the box is gone, without following a link or
+// waiting for a FIFO, up to limit bytes.
+func (b *Box) ReadResult(limit int64) ([]byte, error) {
+	fd, err := unix.Openat(int(b.tree.Result.Fd()), path.Base(rootfs.ResultFile), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: result file: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), rootfs.ResultFile)
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(errors.New("sandbox: result file: not a regular file"), err)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("sandbox: result file: larger than %d bytes", limit)
+	}
+	return data, err
+}
+
+// Outputs is the root of what the skill left in /output; it is valid until Close, also after the box's processes are gone.
+func (b *Box) Outputs() *os.File { return b.tree.Output }

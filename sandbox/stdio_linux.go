@@ -1,0 +1,298 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// A skill gets pipes that we made, never the caller's own files: a regular file could be reopened for writing through
+// /proc/self/fd, a terminal could be typed into, a socket could carry descriptors. What is read from or written to the caller's
+// files goes through a relay. Two exceptions cost nothing: /dev/null becomes the box's own, and a pipe given as stdin is a pipe.
+
+// stdio is what connects one call with its caller.
+type stdio struct {
+	box     [3]int // what the skill gets, -1 once handed over
+	relays  []*relay
+	out     [3]*relay // those of stdout and stderr
+	stop    int       // eventfd: relays that read from the caller end when it is written
+	written atomic.Int64
+	limit   int64
+	onLimit func()
+}
+
+// bytesOf says how much of descriptor n reached the caller, and whether something was cut off.
+func (s *stdio) bytesOf(n int) (int64, bool) {
+	if r := s.out[n]; r != nil {
+		return r.bytes, r.truncated
+	}
+	return 0, false
+}
+
+// relay copies from one descriptor to another on a goroutine of its own.
+type relay struct {
+	src, dst  int
+	fromSkill bool
+	bytes     int64
+	truncated bool
+	done      chan error
+}
+
+// connect makes the skill's descriptors from the caller's. params, if not -1, becomes stdin instead of the caller's.
+func connect(caller [3]int, params int, owner int, group int, limit int64, onLimit func()) (_ *stdio, err error) {
+	s := &stdio{box: [3]int{-1, -1, -1}, stop: -1, limit: limit, onLimit: onLimit}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if s.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("sandbox: eventfd: %w", err)
+	}
+	if params >= 0 {
+		caller[0] = params
+	}
+	if err := s.input(caller[0], owner, group); err != nil {
+		return nil, err
+	}
+	if err := s.output(1, caller[1], owner, group); err != nil {
+		return nil, err
+	}
+	if same(caller[1], caller[2]) {
+		// 2>&1: one pipe for both keeps the order of what is written.
+		s.box[2], err = unix.FcntlInt(uintptr(s.box[1]), unix.F_DUPFD_CLOEXEC, 3)
+		return s, err
+	}
+	return s, s.output(2, caller[2], owner, group)
+}
+
+// terminal connects a pty's master with the caller's terminal.
+func terminal(master int, caller [3]int, limit int64, onLimit func()) (*stdio, error) {
+	s := &stdio{box: [3]int{-1, -1, -1}, limit: limit, onLimit: onLimit}
+	var err error
+	if s.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("sandbox: eventfd: %w", err)
+	}
+	// Each relay closes its end of the pty when it is done.
+	in, errIn := unix.FcntlInt(uintptr(master), unix.F_DUPFD_CLOEXEC, 3)
+	out, errOut := unix.FcntlInt(uintptr(master), unix.F_DUPFD_CLOEXEC, 3)
+	if err := errors.Join(errIn, errOut); err != nil {
+		return nil, fmt.Errorf("sandbox: pty: %w", err)
+	}
+	s.out[1] = &relay{src: out, dst: caller[1], fromSkill: true, done: make(chan error, 1)}
+	s.relays = []*relay{{src: caller[0], dst: in, done: make(chan error, 1)}, s.out[1]}
+	return s, nil
+}
+
+func (s *stdio) input(src, owner, group int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(src, &st); err != nil {
+		return fmt.Errorf("sandbox: stdin: %w", err)
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFIFO {
+		fd, err := unix.FcntlInt(uintptr(src), unix.F_DUPFD_CLOEXEC, 3)
+		if err != nil {
+			return fmt.Errorf("sandbox: stdin: %w", err)
+		}
+		s.box[0] = fd
+		// So that the skill can open /dev/stdin. A pipe of somebody else's cannot be given away, and need not be.
+		if err := unix.Fchown(fd, owner, group); err != nil && !errors.Is(err, unix.EPERM) {
+			return fmt.Errorf("sandbox: stdin: %w", err)
+		}
+		return nil
+	}
+	if isNull(&st) {
+		return s.null(0, unix.O_RDONLY)
+	}
+	r, w, err := pipe(owner, group)
+	if err != nil {
+		return err
+	}
+	s.box[0] = r
+	s.relays = append(s.relays, &relay{src: src, dst: w, done: make(chan error, 1)})
+	return nil
+}
+
+func (s *stdio) output(n, dst, owner, group int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(dst, &st); err != nil {
+		return fmt.Errorf("sandbox: descriptor %d: %w", n, err)
+	}
+	if isNull(&st) {
+		return s.null(n, unix.O_WRONLY)
+	}
+	r, w, err := pipe(owner, group)
+	if err != nil {
+		return err
+	}
+	s.box[n] = w
+	s.out[n] = &relay{src: r, dst: dst, fromSkill: true, done: make(chan error, 1)}
+	s.relays = append(s.relays, s.out[n])
+	return nil
+}
+
+func (s *stdio) null(n, mode int) (err error) {
+	if s.box[n], err = unix.Open("/dev/null", mode|unix.O_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("sandbox: /dev/null: %w", err)
+	}
+	return nil
+}
+
+func isNull(st *unix.Stat_t) bool {
+	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
+}
+
+func same(a, b int) bool {
+	var x, y unix.Stat_t
+	return unix.Fstat(a, &x) == nil && unix.Fstat(b, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino && !isNull(&x)
+}
+
+// pipe makes one whose ends belong to the skill, which can then open /dev/stdin, /dev/stdout and /dev/stderr.
+func pipe(owner, group int) (r, w int, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return -1, -1, fmt.Errorf("sandbox: pipe: %w", err)
+	}
+	if err := unix.Fchown(fds[0], owner, group); err != nil {
+		unix.Close(fds[0])
+		unix.Close(fds[1])
+		return -1, -1, fmt.Errorf("sandbox: pipe: %w", err)
+	}
+	return fds[0], fds[1], nil
+}
+
+// start runs the relays; the skill's ends must have been handed over and closed here by then.
+func (s *stdio) start() {
+	for _, r := range s.relays {
+		go func() { r.done <- s.copy(r) }()
+	}
+}
+
+// handOver closes our copies of the skill's ends.
+func (s *stdio) handOver() {
+	for i, fd := range s.box {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+		s.box[i] = -1
+	}
+}
+
+// finish is called when every process of the box is gone: what they wrote is still in the pipes and is copied to the end.
+func (s *stdio) finish() error {
+	var one [8]byte
+	one[0] = 1
+	_, err := unix.Write(s.stop, one[:])
+	errs := []error{err}
+	for _, r := range s.relays {
+		errs = append(errs, <-r.done)
+	}
+	return errors.Join(errs...)
+}
+
+func (s *stdio) close() {
+	s.handOver()
+	for _, r := range s.relays {
+		if r.fromSkill {
+			unix.Close(r.src)
+		} else {
+			unix.Close(r.dst)
+		}
+	}
+	if s.stop >= 0 {
+		unix.Close(s.stop)
+	}
+}
+
+const chunk = 64 << 10
+
+// copy moves bytes until the source ends, the reader is gone, or the limit is reached.
+func (s *stdio) copy(r *relay) error {
+	defer func() {
+		// Closing is what tells the other side: end of input for the skill, EPIPE for a skill that still writes.
+		if r.fromSkill {
+			unix.Close(r.src)
+		} else {
+			unix.Close(r.dst)
+		}
+	}()
+	buffer := make([]byte, chunk)
+	for {
+		if !r.fromSkill {
+			if stopped, err := s.await(r.src); stopped || err != nil {
+				return err
+			}
+		}
+		n, err := unix.Read(r.src, buffer)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			if stopped, err := s.await(r.src); stopped || err != nil {
+				return err
+			}
+			continue
+		case err == unix.EIO:
+			return nil // a terminal whose other side is gone
+		case err != nil:
+			return fmt.Errorf("sandbox: relay: %w", err)
+		case n == 0:
+			return nil
+		}
+		data := buffer[:n]
+		over := false
+		if r.fromSkill {
+			if room := s.limit - (s.written.Add(int64(n)) - int64(n)); room < int64(n) {
+				data, over = data[:max(room, 0)], true
+			}
+		}
+		if err := writeAll(r.dst, data); err != nil {
+			if err == unix.EPIPE || err == unix.EIO {
+				return nil // nobody reads: closing our end tells the skill
+			}
+			return fmt.Errorf("sandbox: relay: %w", err)
+		}
+		r.bytes += int64(len(data))
+		if over {
+			r.truncated = true
+			s.onLimit()
+			return nil
+		}
+	}
+}
+
+// await blocks until src can be read or the run is over.
+func (s *stdio) await(src int) (stopped bool, err error) {
+	fds := []unix.PollFd{{Fd: int32(src), Events: unix.POLLIN}, {Fd: int32(s.stop), Events: unix.POLLIN}}
+	for {
+		_, err := unix.Poll(fds, -1)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return true, fmt.Errorf("sandbox: poll: %w", err)
+		}
+		return fds[1].Revents != 0, nil
+	}
+}
+
+func writeAll(fd int, data []byte) error {
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1); err != nil && err != unix.EINTR {
+				return err
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}

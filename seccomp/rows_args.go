@@ -1,0 +1,93 @@
+package seccomp
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// nsFlags is every CLONE_NEW* flag that clone can carry. CLONE_NEWTIME shares its bits with the exit signal and needs clone3.
+	nsFlags = 0x7e020000
+	// sockType leaves out SOCK_CLOEXEC and SOCK_NONBLOCK.
+	sockType = 0xf
+	// Of personality(2): "machine i686", "release 2.6" and "only ask".
+	perLinux32      = 0x8
+	uname26         = 0x20000
+	personalityRead = 0xffffffff
+)
+
+// argRows: calls that are decided by an argument. All of these arguments are ints in the kernel.
+func argRows() []Row {
+	rows := cloneRows()
+	rows = append(rows, socketRows()...)
+	rows = append(rows, ioctlRows()...)
+	rows = append(rows, prctlRows()...)
+	rows = append(rows, personalityRows()...)
+	return append(rows, mknodRows()...)
+}
+
+func cloneRows() []Row {
+	return []Row{
+		{Name: "clone", Action: Allow, When: []Cond{bits(0, nsFlags, 0)}, Reason: "threads and children"},
+		{Name: "clone", Errno: syscall.EPERM, Final: true, Reason: "a new user namespace holds every capability over new namespaces of its own, which is most of the kernel's attack surface"},
+	}
+}
+
+func socketRows() []Row {
+	inet := arg(0, unix.AF_INET, unix.AF_INET6)
+	stream, dgram := bits(1, sockType, unix.SOCK_STREAM), bits(1, sockType, unix.SOCK_DGRAM)
+	const families = "other families are kernel code that a skill has no use for, loaded as a module by the mere attempt (CVE-2021-26708 in vsock, CVE-2021-43267 in TIPC)"
+	return []Row{
+		{Name: "socket", Action: Allow, When: []Cond{arg(0, unix.AF_UNIX)}, Reason: "local sockets, within the box's own mount and network namespaces"},
+		{Name: "socket", Action: Allow, When: []Cond{inet, stream, arg(2, 0, unix.IPPROTO_TCP)}, Reason: "TCP; where it leads is the policy's egress"},
+		{Name: "socket", Action: Allow, When: []Cond{inet, dgram, arg(2, 0, unix.IPPROTO_UDP)}, Reason: "UDP, for DNS; where it leads is the policy's egress"},
+		{Name: "socket", Errno: syscall.EPROTONOSUPPORT, When: []Cond{inet, stream, arg(2, unix.IPPROTO_MPTCP)}, Quiet: true, Final: true, Reason: "multipath TCP, which Go's listeners try before TCP"},
+		{Name: "socket", Action: Allow, When: []Cond{arg(0, unix.AF_NETLINK), arg(2, unix.NETLINK_ROUTE)}, Reason: "getaddrinfo and os.networkInterfaces read interfaces and addresses; changing them needs a capability"},
+		{Name: "socket", Errno: syscall.EAFNOSUPPORT, Final: true, Reason: families},
+
+		// socketpair loads a family's module before it learns that the family has no pairs, so it needs the same answer.
+		{Name: "socketpair", Action: Allow, When: []Cond{arg(0, unix.AF_UNIX)}, Reason: "local pairs: node's child processes, python's asyncio"},
+		{Name: "socketpair", Errno: syscall.EAFNOSUPPORT, Final: true, Reason: families},
+
+		{Name: "setsockopt", Errno: syscall.ENOPROTOOPT, When: []Cond{arg(1, unix.SOL_TCP), arg(2, unix.TCP_ULP)}, Final: true, Reason: "hangs kernel protocol modules (tls, espintcp) on a connection, without any capability (CVE-2023-0461)"},
+		{Name: "setsockopt", Action: Allow, Reason: "buffer sizes, time-outs, no-delay; what matters beyond needs a capability"},
+	}
+}
+
+func ioctlRows() []Row {
+	return []Row{
+		{Name: "ioctl", Errno: syscall.EPERM, When: []Cond{arg(1, unix.TIOCSTI, unix.TIOCLINUX)}, Final: true, Reason: "puts words into a terminal's input, for the caller's shell to run (CVE-2017-5226, CVE-2023-28100)"},
+		{Name: "ioctl", Errno: syscall.EPERM, When: []Cond{arg(1, unix.TIOCSETD)}, Final: true, Reason: "loads line disciplines, old modules that no skill has a use for (CVE-2017-2636, CVE-2023-6546)"},
+		{Name: "ioctl", Action: Allow, Reason: "terminals, pipes and sockets are asked by ioctl; devices that would obey others are not in the box's /dev"},
+	}
+}
+
+// prctlRows leaves to the kernel what it refuses a process without capabilities, such as raising an ambient one.
+func prctlRows() []Row {
+	return []Row{
+		{Name: "prctl", Errno: syscall.EPERM, When: []Cond{arg(0, unix.PR_SET_MM)}, Final: true, Reason: "makes /proc tell lies about a process's program and arguments"},
+		{Name: "prctl", Errno: syscall.EPERM, When: []Cond{arg(0, unix.PR_SET_SECUREBITS)}, Final: true, Reason: "changes how capabilities survive; the box's setting stands"},
+		{Name: "prctl", Errno: syscall.EPERM, When: []Cond{arg(0, unix.PR_SCHED_CORE)}, Final: true, Reason: "a core-scheduling cookie idles the sibling threads of the host's cores"},
+		{Name: "prctl", Errno: syscall.EPERM, When: []Cond{arg(0, unix.PR_SET_MEMORY_MERGE)}, Final: true, Reason: "merges equal pages of different boxes, which then tell by timing what the other holds"},
+		{Name: "prctl", Action: Allow, Reason: "thread names, death signals, no_new_privs, dumpability: a program's word about itself"},
+	}
+}
+
+func personalityRows() []Row {
+	return []Row{
+		{Name: "personality", Action: Allow, When: []Cond{arg(0, 0, perLinux32, uname26, perLinux32|uname26, personalityRead)}, Reason: "asking, and the harmless ones: what uname says of machine (PER_LINUX32) and release (UNAME26)"},
+		{Name: "personality", Errno: syscall.EPERM, Reason: "READ_IMPLIES_EXEC, ADDR_NO_RANDOMIZE and their like switch off what makes exploits hard"},
+	}
+}
+
+func mknodRows() []Row {
+	kinds := []uint32{0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK}
+	const no = "device nodes are the kernel's drivers"
+	return []Row{
+		{Name: "mknod", Action: Allow, When: []Cond{bits(1, unix.S_IFMT, kinds...)}, Reason: "FIFOs, sockets and plain files"},
+		{Name: "mknod", Errno: syscall.EPERM, Final: true, Reason: no},
+		{Name: "mknodat", Action: Allow, When: []Cond{bits(2, unix.S_IFMT, kinds...)}, Reason: "FIFOs, sockets and plain files"},
+		{Name: "mknodat", Errno: syscall.EPERM, Final: true, Reason: no},
+	}
+}

@@ -1,0 +1,4 @@
+package seccomp
+
+// hasX32: see isX32.
+const hasX32 = true

@@ -1,0 +1,176 @@
+package wire
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Conn is one end of a unix stream socket. Send may be used by several goroutines, Receive by one.
+type Conn struct {
+	fd     int
+	sendMu sync.Mutex
+}
+
+// Pair returns two connected sockets, both close-on-exec: one for us, one to hand to a child.
+func Pair() (*Conn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("wire: socketpair: %w", err)
+	}
+	return &Conn{fd: fds[0]}, os.NewFile(uintptr(fds[1]), "wire"), nil
+}
+
+// FromFD takes over an inherited blocking socket.
+func FromFD(fd int) *Conn {
+	unix.CloseOnExec(fd)
+	return &Conn{fd: fd}
+}
+
+// Close closes the socket; the peer sees the end of the stream. It does not wake a Receive in progress: Shutdown does.
+func (c *Conn) Close() error { return unix.Close(c.fd) }
+
+// Shutdown ends both directions, which makes a Receive in progress, here or at the peer, return io.EOF.
+func (c *Conn) Shutdown() error { return unix.Shutdown(c.fd, unix.SHUT_RDWR) }
+
+// FD is the socket's number, for polling.
+func (c *Conn) FD() int { return c.fd }
+
+// Send writes one message. The descriptors stay the caller's.
+func (c *Conn) Send(v any, files ...int) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("wire: encode: %w", err)
+	}
+	if len(body) > MaxFrame || len(files) > MaxFiles {
+		return fmt.Errorf("%w: message of %d bytes with %d descriptors is above the limit of %d and %d", ErrProtocol, len(body), len(files), MaxFrame, MaxFiles)
+	}
+	frame := make([]byte, headerSize, headerSize+len(body))
+	copy(frame, magic)
+	binary.BigEndian.PutUint32(frame[4:], uint32(len(body)))
+	frame = append(frame, body...)
+	var rights []byte
+	if len(files) > 0 {
+		rights = unix.UnixRights(files...)
+	}
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	for len(frame) > 0 {
+		n, err := unix.SendmsgN(c.fd, frame, rights, nil, unix.MSG_NOSIGNAL)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("wire: send: %w", err)
+		}
+		frame, rights = frame[n:], nil
+	}
+	return nil
+}
+
+// Receive reads one message into v and returns the descriptors that came with it, close-on-exec and the caller's to close. They are
+// plain numbers because an os.File may change O_NONBLOCK, which the descriptor shares with whoever sent it.
+// io.EOF means that the peer closed between messages.
+func (c *Conn) Receive(v any) ([]int, error) {
+	var header [headerSize]byte
+	files, err := c.readHeader(header[:])
+	if err != nil {
+		return nil, err
+	}
+	length := binary.BigEndian.Uint32(header[4:])
+	if string(header[:4]) != magic || length > MaxFrame {
+		CloseAll(files)
+		return nil, fmt.Errorf("%w: bad header %q", ErrProtocol, header[:])
+	}
+	body := make([]byte, length)
+	if _, err := io.ReadFull(reader{c}, body); err != nil {
+		CloseAll(files)
+		return nil, fmt.Errorf("%w: message cut short: %w", ErrProtocol, err)
+	}
+	if err := json.Unmarshal(body, v); err != nil {
+		CloseAll(files)
+		return nil, fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
+	return files, nil
+}
+
+// readHeader reads the eight header bytes; descriptors may only come with the first of them.
+func (c *Conn) readHeader(header []byte) ([]int, error) {
+	oob := make([]byte, unix.CmsgSpace(MaxFiles*4))
+	n, oobn, flags, err := c.recvmsg(header, oob)
+	if err != nil {
+		return nil, fmt.Errorf("wire: receive: %w", err)
+	}
+	files, err := parseRights(oob[:oobn])
+	if err != nil || flags&unix.MSG_CTRUNC != 0 {
+		CloseAll(files)
+		return nil, fmt.Errorf("%w: descriptors truncated or malformed", ErrProtocol)
+	}
+	if n == 0 {
+		CloseAll(files)
+		return nil, io.EOF
+	}
+	if _, err := io.ReadFull(reader{c}, header[n:]); err != nil {
+		CloseAll(files)
+		return nil, fmt.Errorf("%w: header cut short: %w", ErrProtocol, err)
+	}
+	return files, nil
+}
+
+func (c *Conn) recvmsg(p, oob []byte) (n, oobn, flags int, err error) {
+	for {
+		n, oobn, flags, _, err = unix.Recvmsg(c.fd, p, oob, unix.MSG_CMSG_CLOEXEC)
+		if err != unix.EINTR {
+			return n, oobn, flags, err
+		}
+	}
+}
+
+// reader reads a frame's body; descriptors are not accepted there (the kernel drops what no buffer was given for).
+type reader struct{ c *Conn }
+
+func (r reader) Read(p []byte) (int, error) {
+	for {
+		n, err := unix.Read(r.c.fd, p)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+}
+
+func parseRights(oob []byte) ([]int, error) {
+	if len(oob) == 0 {
+		return nil, nil
+	}
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	var files []int
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			return files, err
+		}
+		files = append(files, fds...)
+	}
+	return files, nil
+}
+
+// CloseAll closes received descriptors that nobody wants.
+func CloseAll(files []int) {
+	for _, fd := range files {
+		unix.Close(fd)
+	}
+}
