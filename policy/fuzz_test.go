@@ -62,7 +62,7 @@ func inFile(t *testing.T, data []byte, err error) {
 func FuzzNormalizeName(f *testing.F) {
 	for _, s := range []string{
 		"example.com", "EXAMPLE.com.", "bücher.de", "xn--bcher-kva.de", "faß.de", "127.1", "0x7f.1", "2130706433", "１２７.1", "a。b", "*.a", "a_b.c", "r3---sn.x.y",
-		"xn--a", "xn--a.de", "a\x00b", "\u200d", "ａ.b", "①.①", "-a", "a..b", "xn--0x-x", "\u0660.\u0661",
+		"xn--a", "xn--a.de", "a\x00b", "\x80", "\u200d", "ａ.b", "①.①", "-a", "a..b", "xn--0x-x", "\u0660.\u0661",
 	} {
 		f.Add(s)
 	}

@@ -1,0 +1,411 @@
+//go:build linux
+
+// Package integration holds the tests that run the real programs: every refusal is tested by attempting the real thing inside a
+// box, as root and rootless. As root the tests live in a mount namespace of their own, where /etc/passwd and /etc/subuid name a
+// test user; nothing of the host's changes. As an ordinary user only the rootless modes run.
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"skillbox/helper"
+)
+
+// testUID is an ordinary user that exists only in the tests' mount namespace.
+const testUID = 61234
+
+// binDir holds the three programs and the probe; it is readable by everybody.
+var binDir string
+
+func TestMain(m *testing.M) {
+	if os.Getuid() == 0 && os.Getenv("SKILLBOX_TEST_NS") == "" {
+		os.Exit(inNamespace())
+	}
+	code, err := setUp(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// inNamespace runs this test binary again in a mount namespace of its own.
+func inNamespace() int {
+	c := exec.Command("/proc/self/exe", os.Args[1:]...)
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.Env = append(os.Environ(), "SKILLBOX_TEST_NS=1")
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	err := c.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		return 1
+	}
+	return 0
+}
+
+func setUp(m *testing.M) (int, error) {
+	dir, err := os.MkdirTemp("", "skillbox-test-")
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return 1, err
+	}
+	if os.Getuid() == 0 {
+		if err := addTestUser(dir); err != nil {
+			return 1, err
+		}
+	}
+	if err := buildPrograms(dir); err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+// addTestUser shows this namespace account files that hold one more user, with sub-ids.
+func addTestUser(dir string) error {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	for path, line := range map[string]string{
+		"/etc/passwd": fmt.Sprintf("sbtest:x:%d:%d::/nonexistent:/bin/sh\n", testUID, testUID),
+		"/etc/group":  fmt.Sprintf("sbtest:x:%d:\n", testUID),
+		"/etc/subuid": "sbtest:1500000000:65536\n",
+		"/etc/subgid": "sbtest:1500000000:65536\n",
+	} {
+		old, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s does not exist: apt-get install uidmap", path)
+		}
+		copied := filepath.Join(dir, filepath.Base(path))
+		if err := os.WriteFile(copied, append(old, line...), 0o644); err != nil {
+			return err
+		}
+		if err := unix.Mount(copied, path, "", unix.MS_BIND, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildPrograms takes the programs that `make build` made, and builds the probe.
+func buildPrograms(dir string) error {
+	binDir = filepath.Join(dir, "bin")
+	if err := os.Mkdir(binDir, 0o755); err != nil {
+		return err
+	}
+	from := os.Getenv("SKILLBOX_BIN")
+	if from == "" {
+		from = "../bin"
+	}
+	for _, name := range []string{"skillbox", "skillboxd", "skillbox-init"} {
+		data, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return fmt.Errorf("%w: run make build first", err)
+		}
+		if err := os.WriteFile(filepath.Join(binDir, name), data, 0o755); err != nil {
+			return err
+		}
+	}
+	if probe := os.Getenv("SKILLBOX_PROBE"); probe != "" {
+		data, err := os.ReadFile(probe)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(binDir, "probe"), data, 0o755)
+	}
+	c := exec.Command("go", "build", "-o", filepath.Join(binDir, "probe"), "./probe")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build probe: %w: %s", err, out)
+	}
+	return nil
+}
+
+// mode is who runs skillbox.
+type mode string
+
+const (
+	asRoot   mode = "root"
+	rootless mode = "rootless"  // an ordinary user with sub-ids
+	singleID mode = "single-id" // an ordinary user without
+)
+
+// modes are those that this test run can try.
+func modes() []mode {
+	if os.Getuid() == 0 {
+		return []mode{asRoot, rootless, singleID}
+	}
+	return []mode{rootless}
+}
+
+// inEachMode runs a test in every mode, and checks afterwards that nothing was left behind.
+func inEachMode(t *testing.T, f func(t *testing.T, m mode)) {
+	t.Helper()
+	for _, m := range modes() {
+		t.Run(string(m), func(t *testing.T) {
+			leavesNothing(t)
+			f(t, m)
+		})
+	}
+}
+
+// credential is the user of a mode; nil is our own. Without sub-ids the user is one that /etc/subuid does not know.
+func (m mode) credential() *syscall.Credential {
+	if os.Getuid() != 0 || m == asRoot {
+		return nil
+	}
+	id := uint32(testUID)
+	if m == singleID {
+		id++
+	}
+	return &syscall.Credential{Uid: id, Gid: id}
+}
+
+// command is the skillbox client, run by the mode's user with a small environment.
+func (m mode) command(args ...string) *exec.Cmd {
+	c := exec.Command(filepath.Join(binDir, "skillbox"), args...)
+	c.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin", "HOME=/nonexistent"}
+	c.Dir = "/"
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: m.credential()}
+	return c
+}
+
+// call is one `skillbox exec --json`.
+type call struct {
+	mode   mode
+	policy string   // text of a policy file, "" for none
+	bundle string   // directory; "" is an empty bundle with the probe
+	flags  []string // before the bundle
+	words  []string // after --
+	env    []string // the caller's environment, beside PATH and HOME
+	stdin  string
+}
+
+// run calls skillbox and returns the envelope. The command itself must not fail.
+func (c call) run(t *testing.T) *helper.Result {
+	t.Helper()
+	args := append([]string{"exec", "--json"}, c.flags...)
+	if c.policy != "" {
+		args = append(args, "--policy", c.mode.file(t, "policy.yaml", c.policy))
+	}
+	bundle := c.bundle
+	if bundle == "" {
+		bundle = c.mode.probeBundle(t)
+	}
+	args = append(args, bundle)
+	if len(c.words) > 0 {
+		args = append(append(args, "--"), c.words...)
+	}
+	cmd := c.mode.command(args...)
+	cmd.Env = append(cmd.Env, c.env...)
+	cmd.Stdin = strings.NewReader(c.stdin)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	var r helper.Result
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		t.Fatalf("no envelope: %v\nstdout: %s\nstderr: %s", err, stdout.String(), stderr.String())
+	}
+	if code := cmd.ProcessState.ExitCode(); code != r.ExitCode {
+		t.Errorf("skillbox exited with %d, the envelope says %d", code, r.ExitCode)
+	}
+	return &r
+}
+
+// probe runs one attempt of the probe inside a box and decodes what it reports into got.
+func (c call) probe(t *testing.T, got any, attempt ...string) *helper.Result {
+	t.Helper()
+	c.words = append([]string{"/skill/probe"}, attempt...)
+	r := c.run(t)
+	if r.Verdict != helper.Exited || r.ExitCode != 0 {
+		t.Fatalf("probe %v: verdict %s, exit %d, error %v\nstderr: %s\nstdout: %s", attempt, r.Verdict, r.ExitCode, r.Error, r.Stderr, r.Stdout)
+	}
+	if err := json.Unmarshal([]byte(r.Stdout), got); err != nil {
+		t.Fatalf("probe %v: %v: %q", attempt, err, r.Stdout)
+	}
+	return r
+}
+
+// attempts runs a probe that reports what each of several tries answered: "ok", an errno name, or "killed:SIGSYS".
+func (c call) attempts(t *testing.T, attempt ...string) map[string]string {
+	t.Helper()
+	got := map[string]string{}
+	c.probe(t, &got, attempt...)
+	if len(got) == 0 {
+		t.Fatalf("probe %v tried nothing", attempt)
+	}
+	return got
+}
+
+// dir makes a directory that the mode's user owns.
+func (m mode) dir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	// t.TempDir's parents are 0700-free only for us.
+	for p := dir; strings.Contains(p, "Test"); p = filepath.Dir(p) {
+		if err := os.Chmod(p, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.own(t, dir)
+	return dir
+}
+
+// own gives a path to the mode's user.
+func (m mode) own(t *testing.T, path string) {
+	t.Helper()
+	if cred := m.credential(); cred != nil {
+		if err := os.Lchown(path, int(cred.Uid), int(cred.Gid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// file writes a file that the mode's user owns, in a directory of its own.
+func (m mode) file(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(m.dir(t), name)
+	m.write(t, path, content, 0o644)
+	return path
+}
+
+// write writes one file owned by the mode's user.
+func (m mode) write(t *testing.T, path, content string, perm os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), perm); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, perm); err != nil {
+		t.Fatal(err)
+	}
+	m.own(t, path)
+}
+
+// bundleOf makes a bundle of the given files; names may hold directories, and files starting with #! are executable.
+func (m mode) bundleOf(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := m.dir(t)
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		for p := filepath.Dir(path); p != dir; p = filepath.Dir(p) {
+			if err := os.MkdirAll(p, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			m.own(t, p)
+		}
+		perm := os.FileMode(0o644)
+		if strings.HasPrefix(content, "#!") {
+			perm = 0o755
+		}
+		m.write(t, path, content, perm)
+	}
+	return dir
+}
+
+// probeBundle is a bundle with nothing but the probe.
+func (m mode) probeBundle(t *testing.T) string {
+	t.Helper()
+	dir := m.dir(t)
+	data, err := os.ReadFile(filepath.Join(binDir, "probe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write(t, filepath.Join(dir, "probe"), string(data), 0o755)
+	return dir
+}
+
+// leavesNothing checks, when the test ends, that no process, mount, interface, cgroup or file of ours is left.
+func leavesNothing(t *testing.T) {
+	t.Helper()
+	before := traces(t)
+	t.Cleanup(func() {
+		deadline := time.Now().Add(5 * time.Second)
+		var left []string
+		for {
+			left = left[:0]
+			for trace := range traces(t) {
+				if !before[trace] {
+					left = append(left, trace)
+				}
+			}
+			if len(left) == 0 || time.Now().After(deadline) {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		for _, trace := range left {
+			t.Errorf("left behind: %s", trace)
+		}
+	})
+}
+
+// traces lists what skillbox could leave on a machine.
+func traces(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	procs, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range procs {
+		if _, err := strconv.Atoi(p.Name()); err != nil {
+			continue
+		}
+		exe, err := os.Readlink("/proc/" + p.Name() + "/exe")
+		comm, _ := os.ReadFile("/proc/" + p.Name() + "/comm")
+		if strings.HasPrefix(string(comm), "skillbox") || (err == nil && strings.HasPrefix(exe, binDir+"/")) || strings.HasPrefix(exe, "/skill/") {
+			found["process "+p.Name()+" "+strings.TrimSpace(string(comm))] = true
+		}
+	}
+	for _, list := range []struct{ kind, path string }{{"mount", "/proc/self/mountinfo"}, {"interface", "/proc/net/dev"}} {
+		text, err := os.ReadFile(list.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if list.kind == "interface" {
+				line, _, _ = strings.Cut(line, ":")
+			}
+			found[list.kind+" "+strings.TrimSpace(line)] = true
+		}
+	}
+	for _, pattern := range []string{"/tmp/*", "/run/*", "/dev/shm/*", "/sys/fs/cgroup/*/skillbox*", "/sys/fs/cgroup/skillbox*"} {
+		paths, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range paths {
+			if strings.Contains(p, "skillbox") || strings.Contains(p, "runc") {
+				found["file "+p] = true
+			}
+		}
+	}
+	return found
+}
