@@ -1,12 +1,58 @@
+# Two commands set everything up on a fresh Debian 12 or Ubuntu machine with Go: make demo, make test.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 BIN ?= bin
-STATIC = CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X main.version=$(VERSION)"
 # Static with the C library too: no ld.so work at each start, and one file runs on every distribution.
 TAGS = netgo,osusergo,runc_nocriu
+FLAGS = -trimpath -tags $(TAGS) -ldflags='-s -w -X main.version=$(VERSION) -linkmode external -extldflags "-static"'
+STATIC = CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X main.version=$(VERSION)"
+LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= $(if $(CI),30s,3s)
+# What each goal needs, as "command or file" = "Debian package".
+NEED_BUILD = gcc=gcc /usr/include/seccomp.h=libseccomp-dev
+NEED_DEMO = newuidmap=uidmap /usr/bin/python3=python3
+NEED_TEST = git=git setpriv=util-linux node=nodejs /usr/lib/python3/dist-packages/pypdf/__init__.py=python3-pypdf busybox=busybox-static strace=strace
+NEED_BENCH = hyperfine=hyperfine bwrap=bubblewrap runc=runc
 
-.PHONY: build
+.PHONY: build demo test lint vet race fuzz unit integration bench clean
 build:
+	@integration/need $(NEED_BUILD)
 	$(STATIC) -o $(BIN)/skillbox ./cmd/skillbox
 	$(STATIC) -o $(BIN)/skillbox-init ./cmd/skillbox-init
-	CGO_ENABLED=1 go build -trimpath -tags $(TAGS) -ldflags='-s -w -linkmode external -extldflags "-static"' -o $(BIN)/skillboxd ./cmd/skillboxd
+	CGO_ENABLED=1 go build $(FLAGS) -o $(BIN)/skillboxd ./cmd/skillboxd
 	CGO_ENABLED=0 go build -trimpath -ldflags="-s -w" -o examples/static-go/bin/static-go ./examples/static-go
+
+demo:
+	@integration/need $(NEED_BUILD) $(NEED_DEMO)
+	@$(MAKE) --no-print-directory build
+	@BIN=$(BIN) integration/demo
+
+# Everything that is checked, in the order in which failures are cheapest. CI calls this and nothing else.
+test:
+	@integration/need $(NEED_BUILD) $(NEED_DEMO) $(NEED_TEST)
+	@$(MAKE) --no-print-directory build lint unit race fuzz integration
+
+lint:
+	go vet ./...
+	go run $(LINT) run
+
+unit:
+	go test $$(go list ./... | grep -v /integration)
+
+# The race detector over everything that runs without a box: boxes run the built programs.
+race:
+	CGO_ENABLED=1 go test -race -short $$(go list ./... | grep -v -e /integration -e /seccomp)
+
+fuzz:
+	@integration/fuzz $(FUZZTIME)
+
+integration: build
+	SKILLBOX_BIN=$(abspath $(BIN)) go test -count=1 -timeout 20m ./integration
+
+bench:
+	@integration/need $(NEED_BUILD) $(NEED_DEMO) $(NEED_BENCH)
+	@$(MAKE) --no-print-directory build
+	go run ./integration/bench -bin $(BIN)
+	go test -run '^$$' -bench 'Create|Digest' -benchtime 20x ./rootfs ./bundle
+
+clean:
+	rm -rf $(BIN) examples/static-go/bin

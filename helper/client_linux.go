@@ -9,7 +9,7 @@ import (
 	"skillbox/wire"
 )
 
-// Answer is what a request came to: a Result, or for OpPlan and OpPolicyCheck a document.
+// Answer is what a request came to: a Result, or for all operations but OpExec a document.
 type Answer struct {
 	Result *Result
 	Plan   json.RawMessage

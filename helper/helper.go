@@ -26,10 +26,19 @@ const Version = 1
 
 // Operations of a Request.
 const (
-	OpExec        = "exec"
-	OpPlan        = "plan"
-	OpPolicyCheck = "policy-check"
+	OpExec         = "exec"
+	OpPlan         = "plan"
+	OpPolicyCheck  = "policy-check"  // answered with PolicyChecked
+	OpPolicySchema = "policy-schema" // answered with Text
+	OpPolicyInit   = "policy-init"   // answered with Text
+	OpDoctor       = "doctor"        // answered with HostFile
 )
+
+// Plain says of an operation that it makes nothing and reads nothing but text: a skillboxd without any namespace of its own can
+// answer it (SpawnPlain), on machines too where no sandbox works.
+func Plain(op string) bool {
+	return op == OpPolicyCheck || op == OpPolicySchema || op == OpPolicyInit || op == OpDoctor
+}
 
 // Request is the first message. Fields that come from flags count as the operator's word.
 type Request struct {
@@ -87,5 +96,5 @@ type Message struct {
 type Reply struct {
 	Granted *Granted        `json:"granted,omitempty"`
 	Result  *Result         `json:"result,omitempty"`
-	Plan    json.RawMessage `json:"plan,omitempty"` // OpPlan
+	Plan    json.RawMessage `json:"plan,omitempty"` // the document that OpPlan and the plain operations are answered with
 }

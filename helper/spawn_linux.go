@@ -28,7 +28,7 @@ type Process struct {
 // /etc/subuid and newuidmap grant them, else with the one id. The mapping is made while the program starts up; it waits for the
 // request, which comes after.
 func Spawn() (*Process, error) {
-	program, err := find("skillboxd")
+	program, err := Find("skillboxd")
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +71,9 @@ func (p *Process) Close() error {
 	return errors.Join(err, waitErr)
 }
 
-// find looks beside our own binary, then where packages install it; never in PATH or an environment variable, which are the
+// Find looks beside our own binary, then where packages install it; never in PATH or an environment variable, which are the
 // caller's surroundings.
-func find(name string) (string, error) {
+func Find(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", fmt.Errorf("helper: %w", err)
@@ -112,10 +112,10 @@ func allCaps() []uintptr {
 
 // mapIDs gives the new user namespace its ids: 0 is the caller, 1 and up are the caller's sub-ids.
 func mapIDs(pid int) error {
-	uids, gids := subIDs("/etc/subuid", os.Getuid()), subIDs("/etc/subgid", os.Getuid())
+	uids, gids := SubIDs("/etc/subuid", os.Getuid()), SubIDs("/etc/subgid", os.Getuid())
 	newuidmap, errU := exec.LookPath("newuidmap")
 	newgidmap, errG := exec.LookPath("newgidmap")
-	if uids.count == 0 || gids.count == 0 || errU != nil || errG != nil {
+	if uids.Count == 0 || gids.Count == 0 || errU != nil || errG != nil {
 		return mapSingle(pid)
 	}
 	var wait sync.WaitGroup
@@ -123,7 +123,7 @@ func mapIDs(pid int) error {
 	for i, m := range []struct {
 		program string
 		id      int
-		sub     subRange
+		sub     SubRange
 	}{{newuidmap, os.Getuid(), uids}, {newgidmap, os.Getgid(), gids}} {
 		wait.Go(func() { errs[i] = runMapper(m.program, pid, m.id, m.sub) })
 	}
@@ -131,8 +131,8 @@ func mapIDs(pid int) error {
 	return errors.Join(errs...)
 }
 
-func runMapper(program string, pid, id int, sub subRange) error {
-	out, err := exec.Command(program, strconv.Itoa(pid), "0", strconv.Itoa(id), "1", "1", strconv.Itoa(sub.first), strconv.Itoa(sub.count)).CombinedOutput()
+func runMapper(program string, pid, id int, sub SubRange) error {
+	out, err := exec.Command(program, strconv.Itoa(pid), "0", strconv.Itoa(id), "1", "1", strconv.Itoa(sub.First), strconv.Itoa(sub.Count)).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("helper: %s: %w: %s", program, err, strings.TrimSpace(string(out)))
 	}
@@ -151,16 +151,17 @@ func mapSingle(pid int) error {
 	return nil
 }
 
-type subRange struct{ first, count int }
+// SubRange is a range of sub-ids; none has a Count of 0.
+type SubRange struct{ First, Count int }
 
 // maxSubIDs is more than any box needs; a map has at most what /etc/subuid grants.
 const maxSubIDs = 65536
 
-// subIDs finds the first range that subuid(5) grants to a uid, by number or by login name.
-func subIDs(path string, uid int) subRange {
+// SubIDs finds the first range that subuid(5) grants to a uid, by number or by login name.
+func SubIDs(path string, uid int) SubRange {
 	f, err := os.Open(path)
 	if err != nil {
-		return subRange{} // no file, no grants
+		return SubRange{} // no file, no grants
 	}
 	defer f.Close()
 	owners := []string{strconv.Itoa(uid), loginName(uid)}
@@ -173,10 +174,10 @@ func subIDs(path string, uid int) subRange {
 		first, err1 := strconv.Atoi(fields[1])
 		count, err2 := strconv.Atoi(fields[2])
 		if err1 == nil && err2 == nil && count > 0 {
-			return subRange{first, min(count, maxSubIDs)}
+			return SubRange{first, min(count, maxSubIDs)}
 		}
 	}
-	return subRange{}
+	return SubRange{}
 }
 
 func loginName(uid int) string {

@@ -34,6 +34,9 @@ func TestMain(m *testing.M) {
 	if os.Getuid() == 0 && os.Getenv("SKILLBOX_TEST_NS") == "" {
 		os.Exit(inNamespace())
 	}
+	if os.Getenv("SKILLBOX_TEST_NS") == "init" {
+		os.Exit(asInit())
+	}
 	code, err := setUp(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "integration:", err)
@@ -42,12 +45,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// inNamespace runs this test binary again in a mount namespace of its own.
+// inNamespace runs this test binary again in a mount and a pid namespace of its own: what is left behind is then only ours.
 func inNamespace() int {
 	c := exec.Command("/proc/self/exe", os.Args[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
-	c.Env = append(os.Environ(), "SKILLBOX_TEST_NS=1")
-	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	c.Env = append(os.Environ(), "SKILLBOX_TEST_NS=init")
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
 	err := c.Run()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -58,6 +61,34 @@ func inNamespace() int {
 		return 1
 	}
 	return 0
+}
+
+// asInit is pid 1 of the tests' pid namespace: it starts the tests and reaps what they orphan.
+func asInit() int {
+	if err := errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("proc", "/proc", "proc", 0, "")); err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		return 1
+	}
+	os.Setenv("SKILLBOX_TEST_NS", "1")
+	tests, err := syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{Env: os.Environ(), Files: []uintptr{0, 1, 2}})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		return 1
+	}
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, 0, nil)
+		if err == nil && pid == tests {
+			if status.Signaled() {
+				return 128 + int(status.Signal())
+			}
+			return status.ExitStatus()
+		}
+		if err != nil && err != unix.EINTR {
+			fmt.Fprintln(os.Stderr, "integration:", err)
+			return 1
+		}
+	}
 }
 
 func setUp(m *testing.M) (int, error) {
@@ -383,6 +414,12 @@ func traces(t *testing.T) map[string]bool {
 		if strings.HasPrefix(string(comm), "skillbox") || (err == nil && strings.HasPrefix(exe, binDir+"/")) || strings.HasPrefix(exe, "/skill/") {
 			found["process "+p.Name()+" "+strings.TrimSpace(string(comm))] = true
 		}
+		namespaces, _ := filepath.Glob("/proc/" + p.Name() + "/ns/*") // none for a process that ended meanwhile
+		for _, ns := range namespaces {
+			if id, err := os.Readlink(ns); err == nil {
+				found["namespace "+id] = true
+			}
+		}
 	}
 	for _, list := range []struct{ kind, path string }{{"mount", "/proc/self/mountinfo"}, {"interface", "/proc/net/dev"}} {
 		text, err := os.ReadFile(list.path)
@@ -402,7 +439,8 @@ func traces(t *testing.T) map[string]bool {
 			t.Fatal(err)
 		}
 		for _, p := range paths {
-			if strings.Contains(p, "skillbox") || strings.Contains(p, "runc") {
+			// Other runs of these tests have directories of their own.
+			if (strings.Contains(p, "skillbox") && !strings.HasPrefix(p, "/tmp/skillbox-test-")) || strings.Contains(p, "runc") {
 				found["file "+p] = true
 			}
 		}

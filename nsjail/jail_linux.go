@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"sync"
 
 	"github.com/opencontainers/runc/libcontainer"
@@ -23,6 +24,8 @@ import (
 // Init must be called first in main: this binary is also the first stage of every box, where it does not return.
 func Init() {
 	if len(os.Args) > 1 && os.Args[1] == "init" {
+		// It lives for milliseconds: collecting garbage would cost more than it frees.
+		debug.SetGCPercent(-1)
 		libcontainer.Init()
 	}
 	logrus.SetOutput(io.Discard) // what goes wrong comes back as an error; only cmd prints
@@ -176,6 +179,9 @@ func (j *Jail) Kill() {
 		_ = j.process.Signal(unix.SIGKILL)
 	})
 }
+
+// Gone is closed when init, and with it every process of the pid namespace, has been reaped.
+func (j *Jail) Gone() <-chan struct{} { return j.waited }
 
 // PID is init's number in skillboxd's pid namespace.
 func (j *Jail) PID() int {

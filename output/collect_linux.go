@@ -18,7 +18,8 @@ import (
 // Collect writes the regular files beneath root as a tar stream. Every directory and file is opened by descriptor relative to its
 // parent, without following a link and without waiting for a FIFO, and checked after it was opened; so it is safe even while the
 // skill still runs. Links, devices, sockets, FIFOs, files with a second name and names that cannot be shown are left behind, and
-// said so. Too many or too large files end the collection with what fits.
+// said so. Too many or too large files end the collection with what fits, and so does a tree of many more names than files are taken:
+// the time it takes is bounded by the limits, not by what the skill made.
 func Collect(root *os.File, w io.Writer, limits Limits) (items []Item, skipped []Skipped, err error) {
 	if limits.Files <= 0 || limits.Bytes <= 0 {
 		return nil, nil, errors.New("output: no limits given")
@@ -36,6 +37,7 @@ func Collect(root *os.File, w io.Writer, limits Limits) (items []Item, skipped [
 type collector struct {
 	archive *tar.Writer
 	limits  Limits
+	seen    int // entries looked at
 	bytes   int64
 	items   []Item
 	skipped []Skipped
@@ -44,8 +46,12 @@ type collector struct {
 // errFull ends the walk: the reason is already among what was skipped.
 var errFull = errors.New("output: full")
 
-// maxSkipped bounds what a skill can make us report.
-const maxSkipped = 100
+const (
+	// maxSkipped bounds what a skill can make us report.
+	maxSkipped = 100
+	// lookedAt is how many names of any kind are looked at for each file that may be taken.
+	lookedAt = 16
+)
 
 func (c *collector) skip(name, format string, a ...any) {
 	if len(c.skipped) < maxSkipped {
@@ -84,6 +90,10 @@ func (c *collector) directory(parent int, prefix string, depth int) error {
 }
 
 func (c *collector) entry(dir int, full, name string, depth int) error {
+	if c.seen++; c.seen > lookedAt*c.limits.Files {
+		c.skip(full, "more than %d names; nothing after this one was looked at", lookedAt*c.limits.Files)
+		return errFull
+	}
 	if why := unfitName(name); why != "" {
 		c.skip(full, "%s", why)
 		return nil
@@ -133,7 +143,7 @@ func (c *collector) file(node int, full string, st *unix.Stat_t) error {
 		c.skip(full, "more than %d files; nothing after this one was taken", c.limits.Files)
 		return errFull
 	}
-	if c.bytes+st.Size > c.limits.Bytes {
+	if st.Size > c.limits.Bytes-c.bytes { // a sum could overflow: a file with a hole may claim 2^63-1 bytes
 		c.skip(full, "the files are larger than %d bytes together; nothing after this one was taken", c.limits.Bytes)
 		return errFull
 	}

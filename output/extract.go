@@ -35,13 +35,18 @@ func extractFile(archive io.Reader, header *tar.Header, dir *os.Root, force bool
 	if header.Typeflag != tar.TypeReg || !fs.ValidPath(name) {
 		return fmt.Errorf("output: %q is not a file below the directory", name)
 	}
+	for key := range header.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return fmt.Errorf("output: %q has holes: a few bytes of the stream could fill the disk", name)
+		}
+	}
 	for part := range strings.SplitSeq(name, "/") {
 		if why := unfitName(part); why != "" {
 			return fmt.Errorf("output: %q: %s", name, why)
 		}
 	}
 	if parent := path.Dir(name); parent != "." {
-		if err := dir.MkdirAll(parent, 0o755); err != nil {
+		if err := makeDirectories(dir, parent); err != nil {
 			return fmt.Errorf("output: %w", err)
 		}
 	}
@@ -62,4 +67,24 @@ func extractFile(archive io.Reader, header *tar.Header, dir *os.Root, force bool
 		return errors.Join(fmt.Errorf("output: %q: %w", name, err), f.Close())
 	}
 	return f.Close()
+}
+
+// makeDirectories is MkdirAll that refuses to go through a symbolic link: os.Root follows one that stays inside.
+func makeDirectories(dir *os.Root, name string) error {
+	for i := range len(name) + 1 {
+		if i < len(name) && name[i] != '/' {
+			continue
+		}
+		err := dir.Mkdir(name[:i], 0o755)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err == nil {
+			continue
+		}
+		if info, err := dir.Lstat(name[:i]); err != nil || !info.IsDir() {
+			return errors.Join(fmt.Errorf("%q exists and is not a directory", name[:i]), err)
+		}
+	}
+	return nil
 }

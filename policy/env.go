@@ -2,14 +2,13 @@ package policy
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
 
 const envPattern = `^[A-Za-z_][A-Za-z0-9_]*$`
 
-var envName = regexp.MustCompile(envPattern)
+var envName = lazily(envPattern)
 
 // steering are variables that make a program load or run something before its
 // own first line: ld.so(8), libc's own, and the shells' start-up files.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,7 +68,7 @@ func flow(table []key, v any) string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-var bare = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9/_.-]*$`)
+var bare = lazily(`^[A-Za-z/][A-Za-z0-9/_.-]*$`)
 
 // quote prints s as a YAML scalar that every YAML reader takes for text.
 func quote(s string) string {

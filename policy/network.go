@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -52,7 +51,7 @@ func (p Port) String() string {
 // String returns the rule as one YAML flow mapping.
 func (r Rule) String() string { return flow(egressKeys, &r) }
 
-var portForm = regexp.MustCompile(`^([0-9]{1,5})(?:-([0-9]{1,5}))?(?:/(tcp|udp))?$`)
+var portForm = lazily(`^([0-9]{1,5})(?:-([0-9]{1,5}))?(?:/(tcp|udp))?$`)
 
 func parsePort(s string) (Port, error) {
 	m := portForm.FindStringSubmatch(s)

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -10,9 +9,9 @@ import (
 )
 
 var (
-	decimal  = regexp.MustCompile(`^(0|[1-9][0-9]*)$`)
-	fraction = regexp.MustCompile(`^(0|[1-9][0-9]*)(\.[0-9]+)?$`)
-	sized    = regexp.MustCompile(`^(0|[1-9][0-9]*)([A-Za-z]*)$`)
+	decimal  = lazily(`^(0|[1-9][0-9]*)$`)
+	fraction = lazily(`^(0|[1-9][0-9]*)(\.[0-9]+)?$`)
+	sized    = lazily(`^(0|[1-9][0-9]*)([A-Za-z]*)$`)
 )
 
 // units in the order in which FormatSize prefers them.
@@ -161,9 +160,9 @@ func literal(s string) error {
 }
 
 var (
-	label   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	syscall = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
-	image   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}$`)
+	label   = lazily(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	syscall = lazily(`^[a-z0-9_]{1,64}$`)
+	image   = lazily(`^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,254}$`)
 )
 
 func checkLabel(s string) error {

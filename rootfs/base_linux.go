@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -78,9 +79,36 @@ func (t *Tree) show(source, target string) error {
 		}
 		return nil
 	case unix.S_IFDIR, unix.S_IFREG:
+		if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size <= maxCopy {
+			return t.copyFile(source, target)
+		}
 		return t.mountReadOnly(fd, source, target, st.Mode&unix.S_IFMT == unix.S_IFREG)
 	}
 	return fmt.Errorf("rootfs: %s is neither a file nor a directory", source)
+}
+
+// maxCopy is the size up to which copying a file is cheaper than mounting it, and than cloning that mount with every namespace.
+const maxCopy = 128 << 10
+
+func (t *Tree) copyFile(source, target string) error {
+	content, err := os.ReadFile(source)
+	if err != nil {
+		return fmt.Errorf("rootfs: %w", err)
+	}
+	dir := t.root
+	if parent := filepath.Dir(target); parent != "." {
+		if err := t.directory(parent, false); err != nil {
+			return err
+		}
+		if dir, err = unix.Openat(t.root, parent, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+			return fmt.Errorf("rootfs: /%s: %w", parent, err)
+		}
+		defer unix.Close(dir)
+	}
+	if err := writeFile(dir, filepath.Base(target), bytes.NewReader(content), t.owner.RootUID, t.owner.RootGID, 0o444); err != nil {
+		return fmt.Errorf("rootfs: /%s: %w", target, err)
+	}
+	return nil
 }
 
 func (t *Tree) mountReadOnly(fd int, source, target string, file bool) error {

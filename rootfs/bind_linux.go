@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,6 +26,10 @@ func (t *Tree) mountInit(s *Spec) error {
 		return err
 	}
 	defer unix.Close(view)
+	at := filepath.Join(t.dir, "init", "lower")
+	if err := attach(view, unix.AT_FDCWD, at); err != nil {
+		return err
+	}
 	file, err := unix.Openat(view, filepath.Base(s.Init), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("rootfs: open %s: %w", s.Init, err)
@@ -42,7 +43,10 @@ func (t *Tree) mountInit(s *Spec) error {
 		return fmt.Errorf("rootfs: clone %s: %w", s.Init, err)
 	}
 	defer unix.Close(mount)
-	return attach(mount, t.root, strings.TrimPrefix(s.InitPath, "/"))
+	if err := attach(mount, t.root, strings.TrimPrefix(s.InitPath, "/")); err != nil {
+		return err
+	}
+	return detach(at)
 }
 
 func checkInit(s *Spec, file int) error {
@@ -59,18 +63,15 @@ func checkInit(s *Spec, file int) error {
 	return nil
 }
 
-// layered returns an attached overlay on a detached mount, which it closes: read-only, or with an upper layer on a tmpfs. A bind
+// layered turns a detached mount, which it closes, into a detached overlay: read-only, or with an upper layer on a tmpfs. A bind
 // mount would tell the skill the path on the host (/proc/self/mountinfo), let it lock the host's inodes and watch the host work on
-// them; an overlay has inodes of its own.
+// them; an overlay has inodes of its own. The overlay keeps its layers alive, so their mount points are empty again afterwards:
+// every mount that stays costs time at each of the box's clones of the namespace.
 func (t *Tree) layered(name string, lower int, upper *Spec) (int, error) {
 	defer unix.Close(lower)
-	base := filepath.Join(t.dir, name)
 	dirs := map[string]string{}
-	if err := os.Mkdir(base, 0o711); err != nil {
-		return -1, fmt.Errorf("rootfs: %w", err)
-	}
-	for _, d := range []string{"lower", "layer", "view"} {
-		dirs[d] = filepath.Join(base, d)
+	for _, d := range []string{"", "lower", "layer"} {
+		dirs[d] = filepath.Join(t.dir, name, d)
 		if err := os.Mkdir(dirs[d], 0o755); err != nil {
 			return -1, fmt.Errorf("rootfs: %w", err)
 		}
@@ -78,7 +79,6 @@ func (t *Tree) layered(name string, lower int, upper *Spec) (int, error) {
 	if err := attach(lower, unix.AT_FDCWD, dirs["lower"]); err != nil {
 		return -1, err
 	}
-	t.mounted = append(t.mounted, dirs["lower"])
 	settings := []setting{{"source", "skillbox"}, {"lowerdir", dirs["lower"] + ":" + dirs["layer"]}}
 	attributes := readOnly
 	if upper != nil {
@@ -93,12 +93,21 @@ func (t *Tree) layered(name string, lower int, upper *Spec) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	if err := attach(view, unix.AT_FDCWD, dirs["view"]); err != nil {
+	if upper != nil {
+		err = detach(dirs["layer"])
+	}
+	if err := errors.Join(err, detach(dirs["lower"])); err != nil {
 		unix.Close(view)
 		return -1, err
 	}
-	t.mounted = append(t.mounted, dirs["view"])
 	return view, nil
+}
+
+func detach(path string) error {
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("rootfs: unmount %s: %w", path, err)
+	}
+	return nil
 }
 
 // upperLayer mounts the tmpfs that takes the skill's changes.
@@ -111,7 +120,6 @@ func (t *Tree) upperLayer(s *Spec, dir string) error {
 	if err := attach(upper, unix.AT_FDCWD, dir); err != nil {
 		return err
 	}
-	t.mounted = append(t.mounted, dir)
 	for _, name := range []string{"upper", "work"} {
 		fd, err := subdirectory(upper, name, s.Owner.SkillUID, s.Owner.SkillGID, 0o755)
 		if err != nil {
@@ -124,7 +132,7 @@ func (t *Tree) upperLayer(s *Spec, dir string) error {
 
 // mountBundle shows the bundle, read-only or below a layer that takes the skill's changes and is thrown away.
 func (t *Tree) mountBundle(s *Spec) error {
-	lower, err := t.clone(s, s.Bundle)
+	lower, err := t.clone(s.Bundle)
 	if err != nil {
 		return err
 	}
@@ -136,18 +144,13 @@ func (t *Tree) mountBundle(s *Spec) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(view)
-	copied, err := cloneTree(view)
-	if err != nil {
-		return fmt.Errorf("rootfs: clone bundle: %w", err)
-	}
-	return t.place(copied, s.Bundle.Path, false)
+	return t.place(view, s.Bundle.Path, false)
 }
 
 // mountBinds shows the policy's files and directories.
 func (t *Tree) mountBinds(s *Spec) error {
 	for _, b := range s.Binds {
-		mount, err := t.clone(s, b)
+		mount, err := t.clone(b)
 		if err != nil {
 			return err
 		}
@@ -163,45 +166,15 @@ func (t *Tree) mountBinds(s *Spec) error {
 	return nil
 }
 
-func (t *Tree) clone(s *Spec, b Bind) (int, error) {
+func (t *Tree) clone(b Bind) (int, error) {
 	userns := -1
 	if b.IDMap {
 		var err error
-		if userns, err = t.mapping(s, b.MapUID, b.MapGID); err != nil {
+		if userns, err = t.idmaps.get(b); err != nil {
 			return -1, err
 		}
 	}
 	return cloneBind(b, userns)
-}
-
-// mapping returns a user namespace in which the owner on disk is the skill. Such a namespace can only be made by a process; ours
-// is init's binary, which finds no socket and ends, and is not waited for longer than it takes to open its namespace.
-func (t *Tree) mapping(s *Spec, uid, gid int) (int, error) {
-	if fd, ok := t.userns[[2]int{uid, gid}]; ok {
-		return fd, nil
-	}
-	process, err := os.StartProcess(s.Init, []string{"idmap"}, &os.ProcAttr{Env: []string{}, Sys: &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: s.Owner.SkillUID, Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: s.Owner.SkillGID, Size: 1}},
-	}})
-	if err != nil {
-		return -1, fmt.Errorf("rootfs: user namespace for idmapped mounts: %w", err)
-	}
-	fd, err := unix.Open("/proc/"+strconv.Itoa(process.Pid)+"/ns/user", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	killErr := process.Kill()
-	if errors.Is(killErr, os.ErrProcessDone) {
-		killErr = nil
-	}
-	_, waitErr := process.Wait()
-	if err := errors.Join(err, killErr, waitErr); err != nil {
-		return -1, fmt.Errorf("rootfs: user namespace for idmapped mounts: %w", err)
-	}
-	if t.userns == nil {
-		t.userns = map[[2]int]int{}
-	}
-	t.userns[[2]int{uid, gid}] = fd
-	return fd, nil
 }
 
 // seal makes the root itself read-only; what is mounted on it keeps its own attributes.
@@ -213,27 +186,24 @@ func (t *Tree) seal(*Spec) error {
 	return nil
 }
 
-// Close unmounts the tree from the caller's namespace and closes what was kept. A box that still runs keeps its own copy.
+// Close takes the tree away from the caller's namespace and closes what was kept. A box that still runs keeps its own copy.
 func (t *Tree) Close() error {
-	var errs []error
-	for _, fd := range []int{t.root, t.inputs, t.secrets, t.params} {
-		if fd >= 0 {
-			errs = append(errs, unix.Close(fd))
+	errs := []error{t.idmaps.close()}
+	for _, fd := range []*int{&t.base, &t.root, &t.inputs, &t.secrets, &t.params} {
+		if *fd >= 0 {
+			errs = append(errs, unix.Close(*fd))
 		}
-	}
-	for _, fd := range t.userns {
-		errs = append(errs, unix.Close(fd))
+		*fd = -1
 	}
 	for _, f := range []*os.File{t.Output, t.Result} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
 	}
-	for _, path := range slices.Backward(t.mounted) {
-		if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
-			errs = append(errs, fmt.Errorf("rootfs: unmount %s: %w", path, err))
-		}
+	t.Output, t.Result = nil, nil
+	if t.attached {
+		errs = append(errs, detach(t.dir))
 	}
-	t.root, t.inputs, t.secrets, t.params, t.userns, t.Output, t.Result, t.mounted = -1, -1, -1, -1, nil, nil, nil, nil
+	t.attached = false
 	return errors.Join(errs...)
 }

@@ -27,10 +27,9 @@ func etcFiles(hostname string, uid, gid int) map[string]string {
 }
 
 // etcShared are the entries of the host's /etc that programs need and that tell nothing about the host: certificates that are
-// public, the loader's cache, links of the alternatives system, time zone, run-time configuration of interpreters. Patterns as in
-// filepath.Match.
+// public, the loader's cache, links of the alternatives system, time zone, run-time configuration. Patterns as in filepath.Match.
+// Small files are copied and directories mounted; the list is short because each mount costs time at every start.
 var etcShared = []string{
-	"ssl/certs", "ssl/openssl.cnf", "ca-certificates", "ca-certificates.conf", "pki/tls/certs", "pki/ca-trust/extracted", "crypto-policies",
-	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "timezone", "mime.types", "services", "protocols",
-	"python3*", "perl", "java-*", "fonts", "magic", "terminfo",
+	"ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted", "crypto-policies", "ld.so.cache", "alternatives",
+	"localtime", "timezone", "mime.types", "services", "protocols", "java-*", "fonts",
 }

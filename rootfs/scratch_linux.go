@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -16,60 +15,41 @@ import (
 // maxCallBytes bounds what one call brings: parameters, inputs and secrets together. They lie in memory.
 const maxCallBytes = 256 << 20
 
-// mountCall mounts one tmpfs outside the tree for what a call brings, and read-only views of its directories inside. We write
-// through the one, the skill reads through the others: not even the owner of a file could write there.
+// mountCall shows one read-only view of what a call brings as /run. We write beside the box, the skill reads through the view:
+// not even the owner of a file could write there.
 func (t *Tree) mountCall(s *Spec) error {
-	call := filepath.Join(t.dir, "call")
-	if err := os.Mkdir(call, 0o711); err != nil {
-		return fmt.Errorf("rootfs: %w", err)
-	}
-	mount, err := newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, setting{"source", "skillbox"},
-		setting{"mode", "0711"}, setting{"size", strconv.FormatInt(maxCallBytes, 10)}, setting{"nr_inodes", "1024"})
-	if err != nil {
-		return err
-	}
-	defer unix.Close(mount)
-	if err := attach(mount, unix.AT_FDCWD, call); err != nil {
-		return err
-	}
-	t.mounted = append(t.mounted, call)
 	o := s.Owner
+	call, err := subdirectory(t.base, "call", o.RootUID, o.RootGID, 0o755)
+	if err != nil {
+		return fmt.Errorf("rootfs: /run: %w", err)
+	}
+	defer unix.Close(call)
 	for _, d := range []struct {
-		name, path string
-		uid, gid   int
-		mode       uint32
-		keep       *int
+		path     string
+		uid, gid int
+		mode     uint32
+		keep     *int
 	}{
-		{"input", InputDir, o.RootUID, o.RootGID, 0o755, &t.inputs},
-		{"secrets", SecretsDir, o.SkillUID, o.SkillGID, 0o500, &t.secrets},
-		{"box", ShimDir, o.RootUID, o.RootGID, 0o755, &t.params},
+		{InputDir, o.RootUID, o.RootGID, 0o755, &t.inputs},
+		{SecretsDir, o.SkillUID, o.SkillGID, 0o500, &t.secrets},
+		{ShimDir, o.RootUID, o.RootGID, 0o755, &t.params},
 	} {
-		if *d.keep, err = subdirectory(mount, d.name, d.uid, d.gid, d.mode); err != nil {
+		if *d.keep, err = subdirectory(call, path.Base(d.path), d.uid, d.gid, d.mode); err != nil {
 			return fmt.Errorf("rootfs: %s: %w", d.path, err)
 		}
 	}
 	if err := t.fillShim(s); err != nil {
 		return err
 	}
-	for path, fd := range map[string]int{InputDir: t.inputs, SecretsDir: t.secrets, ShimDir: t.params} {
-		view, err := cloneTree(fd)
-		if err != nil {
-			return fmt.Errorf("rootfs: view of %s: %w", path, err)
-		}
-		attributes := uint64(readOnly)
-		if path != ShimDir {
-			attributes |= unix.MOUNT_ATTR_NOEXEC
-		}
-		err = restrict(view, attributes)
-		if err == nil {
-			err = attach(view, t.root, strings.TrimPrefix(path, "/"))
-		}
-		unix.Close(view)
-		if err != nil {
-			return err
-		}
+	view, err := cloneTree(call)
+	if err != nil {
+		return fmt.Errorf("rootfs: view of /run: %w", err)
 	}
-	return nil
+	defer unix.Close(view)
+	if err := restrict(view, readOnly|unix.MOUNT_ATTR_NOEXEC); err != nil {
+		return fmt.Errorf("rootfs: view of /run: %w", err)
+	}
+	return attach(view, t.root, "run")
 }
 
 func subdirectory(dir int, name string, uid, gid int, mode uint32) (int, error) {
@@ -127,9 +107,6 @@ func (t *Tree) mountScratch(s *Spec) error {
 		if err != nil {
 			return err
 		}
-	}
-	if err := unix.Symlinkat("../tmp", t.root, "var/tmp"); err != nil {
-		return fmt.Errorf("rootfs: /var/tmp: %w", err)
 	}
 	var err error
 	if t.Output, err = t.open(OutputDir); err != nil {

@@ -11,35 +11,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Tree is a built root, mounted below the directory given to Create.
+// Tree is a built root below a directory of the caller's.
 type Tree struct {
 	Path   string   // the root, for pivot_root(2)
+	State  string   // an empty directory beside it, for whoever starts the box
 	Output *os.File // the root of /output's tmpfs, reachable after the box is gone
 	Result *os.File // likewise of ResultDir
 
-	dir     string
-	inputs  int // directories of the call's tmpfs, writable for us only
-	secrets int
-	params  int
-	root    int
-	userns  map[[2]int]int
-
-	mounted []string // in order, for Close
+	dir      string
+	attached bool
+	base     int // the tmpfs on dir: it holds everything, and goes with everything on it
+	root     int
+	inputs   int // directories that the skill sees through read-only views
+	secrets  int
+	params   int
+	idmaps   *idmaps
+	owner    Owner
 }
 
-// Create builds the tree below dir, an empty directory on a filesystem of the caller's own in a private mount namespace.
-// After an error nothing stays mounted; after success Close unmounts it.
+// Create builds the tree on dir, an empty directory of the caller's in a private mount namespace. After an error nothing stays
+// mounted; after success Close unmounts it.
 func Create(dir string, s *Spec) (_ *Tree, err error) {
-	t := &Tree{dir: dir, Path: filepath.Join(dir, "root"), inputs: -1, secrets: -1, params: -1, root: -1}
+	t := &Tree{dir: dir, Path: filepath.Join(dir, "root"), State: filepath.Join(dir, "state"), base: -1, root: -1, inputs: -1, secrets: -1, params: -1, owner: s.Owner}
+	t.idmaps = startIDMaps(s)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.Close())
 		}
 	}()
-	if err := t.makeRoot(s); err != nil {
-		return nil, err
+	steps := []func(*Spec) error{
+		t.mountState, t.makeRoot, t.mountBase, t.mountDev, t.mountCall, t.mountScratch, t.mountInit, t.mountBundle, t.mountBinds, t.seal,
 	}
-	steps := []func(*Spec) error{t.mountBase, t.mountDev, t.mountCall, t.mountScratch, t.mountInit, t.mountBundle, t.mountBinds, t.seal}
 	for _, step := range steps {
 		if err := step(s); err != nil {
 			return nil, err
@@ -48,24 +50,46 @@ func Create(dir string, s *Spec) (_ *Tree, err error) {
 	return t, nil
 }
 
+// mountState mounts the tmpfs that carries everything else of the box: taking it away takes away the whole tree in one call, and
+// what a call brings (parameters, inputs, secrets) lies on it, outside the box's root.
+func (t *Tree) mountState(*Spec) error {
+	mount, err := newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, setting{"source", "skillbox"},
+		setting{"mode", "0711"}, setting{"size", strconv.FormatInt(maxCallBytes, 10)}, setting{"nr_inodes", "2048"})
+	if err != nil {
+		return err
+	}
+	t.base = mount
+	if err := attach(mount, unix.AT_FDCWD, t.dir); err != nil {
+		return err
+	}
+	t.attached = true
+	for _, name := range []string{"root", "state"} {
+		if err := unix.Mkdirat(t.base, name, 0o711); err != nil {
+			return fmt.Errorf("rootfs: %w", err)
+		}
+	}
+	return nil
+}
+
 // makeRoot mounts the empty tmpfs that becomes /.
 func (t *Tree) makeRoot(s *Spec) error {
-	if err := os.Mkdir(t.Path, 0o755); err != nil {
-		return fmt.Errorf("rootfs: %w", err)
-	}
 	mount, err := newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, setting{"source", "skillbox"}, setting{"mode", "0755"},
 		setting{"size", "4194304"}, setting{"nr_inodes", "4096"}, owner("uid", s.Owner.RootUID), owner("gid", s.Owner.RootGID))
 	if err != nil {
 		return err
 	}
+	t.root = mount
 	if err := attach(mount, unix.AT_FDCWD, t.Path); err != nil {
-		unix.Close(mount)
 		return err
 	}
-	t.root, t.mounted = mount, []string{t.Path}
-	for _, name := range []string{"proc", "dev", "etc", "run", "run/skillbox", "run/secrets", "home", "input", "var"} {
+	for _, name := range []string{"proc", "dev", "etc", "run", "home", "var"} {
 		if err := unix.Mkdirat(t.root, name, 0o755); err != nil {
 			return fmt.Errorf("rootfs: mkdir /%s: %w", name, err)
+		}
+	}
+	for link, target := range map[string]string{"var/tmp": "../tmp", strings.TrimPrefix(InputDir, "/"): "run/input"} {
+		if err := unix.Symlinkat(target, t.root, link); err != nil {
+			return fmt.Errorf("rootfs: /%s: %w", link, err)
 		}
 	}
 	return nil

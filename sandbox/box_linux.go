@@ -6,8 +6,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"skillbox/boxinit"
 	"skillbox/netpolicy"
@@ -57,16 +59,10 @@ func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := *plan.OCI
-	spec.Root.Path = b.tree.Path
-	for i := range spec.Linux.Namespaces {
-		if spec.Linux.Namespaces[i].Type == "network" {
-			spec.Linux.Namespaces[i].Path = b.network.Path()
-		}
-	}
+	spec := b.spec()
 	jailed := time.Now()
 	b.jail, err = nsjail.Prepare(nsjail.Description{
-		ID: id, StateDir: filepath.Join(b.dir, "state"), Spec: &spec, Filters: program.Filters, Listener: program.Listener,
+		ID: id, StateDir: b.tree.State, Spec: spec, Filters: program.Filters, Listener: program.Listener,
 	})
 	if err != nil {
 		return nil, err
@@ -79,6 +75,20 @@ func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
 	}
 	b.Phases["jail_ms"] = Since(jailed)
 	return b, b.verify(h)
+}
+
+// spec is the plan's OCI spec with the paths of this box.
+func (b *Box) spec() *specs.Spec {
+	spec, linux := *b.Plan.OCI, *b.Plan.OCI.Linux
+	spec.Root = &specs.Root{Path: b.tree.Path, Readonly: true}
+	linux.Namespaces = slices.Clone(linux.Namespaces)
+	for i := range linux.Namespaces {
+		if linux.Namespaces[i].Type == specs.NetworkNamespace {
+			linux.Namespaces[i].Path = b.network.Path()
+		}
+	}
+	spec.Linux = &linux
+	return &spec
 }
 
 // createParts makes what does not depend on one another at the same time: the tree, the network namespace and the filter.
@@ -137,8 +147,8 @@ func (b *Box) Close() error {
 	if b.tree != nil {
 		errs = append(errs, b.tree.Close())
 	}
-	if strings.HasSuffix(b.dir, b.ID) {
-		errs = append(errs, os.RemoveAll(b.dir))
+	if err := os.Remove(b.dir); !errors.Is(err, os.ErrNotExist) {
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

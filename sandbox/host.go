@@ -22,6 +22,7 @@ type IDs struct {
 	RootUID, RootGID   int // who box uid 0 is
 	BoxUID, BoxGID     int // the skill inside: 1000, or 0 where there is only one id
 	Single             bool
+	Groups             int // supplementary groups of the caller's that could not be dropped
 }
 
 // skillID is the skill's uid and gid inside.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -80,7 +81,12 @@ func (h *Host) identify() error {
 	}
 	h.Mode = "rootless"
 	if uids.count() < 2 || gids.count() < 2 {
-		h.IDs.Single = true
+		groups, err := os.Getgroups()
+		if err != nil {
+			return fmt.Errorf("sandbox: %w", err)
+		}
+		// The primary group is 0 here, as the only one with an id.
+		h.IDs = IDs{Single: true, Groups: len(slices.DeleteFunc(groups, func(g int) bool { return g == 0 }))}
 		return nil
 	}
 	h.IDs = IDs{RootUID: 1, RootGID: 1, BoxUID: skillID, BoxGID: skillID}

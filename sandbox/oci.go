@@ -28,12 +28,11 @@ var limitedPerUser = map[string]string{
 	"user.max_inotify_watches":   "8192",
 }
 
-// masked are files of /proc that tell about the host or act on it. Reading most of them needs a privilege that a box has not;
-// what is masked is what remains, and what a kernel might forget.
+// masked are files of /proc that tell about other users of the host or act on it: keyrings of the caller's uid, the kernel's command
+// line, timing of interrupts. What only describes the machine is left, as every mask is a mount at each start.
 var masked = []string{
-	"/proc/acpi", "/proc/asound", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug",
-	"/proc/scsi", "/proc/timer_list", "/proc/timer_stats", "/proc/kallsyms", "/proc/modules", "/proc/mdstat", "/proc/cmdline",
-	"/proc/partitions", "/proc/diskstats", "/proc/swaps", "/proc/key-users", "/proc/driver",
+	"/proc/acpi", "/proc/asound", "/proc/cmdline", "/proc/interrupts", "/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/latency_stats",
+	"/proc/sched_debug", "/proc/scsi", "/proc/timer_list", "/proc/timer_stats",
 }
 
 var unwritable = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/dev"}

@@ -174,6 +174,10 @@ func (plan *Plan) describe(p *policy.Policy) {
 	switch {
 	case plan.IDs.Single:
 		plan.Layers["user"] += ", the caller's only id"
+		if plan.IDs.Groups > 0 {
+			plan.Warnings = append(plan.Warnings, fmt.Sprintf("the skill keeps the caller's %d supplementary groups: without sub-ids they cannot be dropped; "+
+				"`skillbox doctor` says how to get sub-ids", plan.IDs.Groups))
+		}
 	case plan.Mode == "rootless":
 		plan.Layers["user"] += ", the caller's id; uid 0 is a sub-id"
 	default:

@@ -32,6 +32,7 @@ func (b *Box) result(exit *boxinit.Exit, end *ending, began time.Time) *helper.R
 	} else {
 		// Init is gone without a word: killed by us, or by the kernel for memory.
 		r.Verdict, r.ExitCode, r.Signal = helper.Signaled, 128+int(unix.SIGKILL), "SIGKILL"
+		r.Error = &helper.Error{Message: "the sandbox was killed from outside", Hint: "the machine may be out of memory: see the kernel's log"}
 	}
 	if verdict != "" {
 		setVerdict(r, verdict, message)
@@ -42,13 +43,20 @@ func (b *Box) result(exit *boxinit.Exit, end *ending, began time.Time) *helper.R
 
 var verdictCodes = map[string]int{
 	helper.TimedOut: helper.CodeTimedOut, helper.OutOfMemory: helper.CodeOutOfMemory, helper.OutputLimit: helper.CodeOutputLimit,
-	helper.SyscallKilled: helper.CodeSyscallKilled, helper.Canceled: helper.CodeCanceled,
+	helper.SyscallKilled: helper.CodeSyscallKilled, helper.Canceled: helper.CodeCanceled, helper.Failed: helper.CodeFailed,
 }
 
 func setVerdict(r *helper.Result, verdict, message string) {
 	r.Success = false
 	r.Verdict, r.ExitCode = verdict, verdictCodes[verdict]
 	r.Error = &helper.Error{Message: message}
+}
+
+// neverStarted is the result of a call that was ended by us before its command ran.
+func (b *Box) neverStarted(verdict, message string, began time.Time) *helper.Result {
+	r := b.envelope(began)
+	setVerdict(r, verdict, message)
+	return r
 }
 
 // notStarted is the result of a command that could not be executed.

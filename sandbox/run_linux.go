@@ -64,14 +64,17 @@ func (e *ending) get() (string, string) {
 // Run serves the one call and returns its Result when every process of the box is gone. An error means that skillbox failed.
 func (b *Box) Run(call Call) (*helper.Result, error) {
 	began := time.Now()
-	params, err := b.deliver(call)
+	end := &ending{}
+	params, err := b.delivered(call, end)
 	if err != nil {
 		return nil, err
 	}
 	if params >= 0 {
 		defer unix.Close(params)
 	}
-	end := &ending{}
+	if verdict, message := end.get(); verdict != "" {
+		return b.neverStarted(verdict, message, began), nil
+	}
 	over := func() {
 		end.set(helper.OutputLimit, "the skill wrote more than %d bytes to stdout and stderr (resources.output)", b.Plan.Limits.OutputBytes)
 		b.jail.Kill()
@@ -81,6 +84,12 @@ func (b *Box) Run(call Call) (*helper.Result, error) {
 	var pipes *stdio
 	var started *boxinit.Started
 	var pty *os.File
+	// A program on a file system that does not answer never gets executed.
+	guard := time.AfterFunc(b.Plan.Limits.Timeout, func() {
+		b.timedOut(end)
+		b.jail.Kill()
+	})
+	defer guard.Stop()
 	if call.TTY {
 		started, pty, err = b.jail.Start(message)
 		if err == nil && pty != nil {
@@ -91,28 +100,80 @@ func (b *Box) Run(call Call) (*helper.Result, error) {
 		started, _, err = b.jail.Start(message, pipes.box[:]...)
 		pipes.handOver()
 	}
-	if err != nil {
-		return nil, err
+	if err == nil && started.Error == "" && pipes == nil {
+		err = errors.New("sandbox: init sent no terminal")
 	}
-	if started.Error != "" {
+	if err != nil || started.Error != "" || !guard.Stop() {
+		if pipes != nil {
+			pipes.close()
+		}
+		if verdict, message := end.get(); verdict != "" {
+			return b.neverStarted(verdict, message, began), nil
+		}
+		if err != nil {
+			return nil, err
+		}
 		return b.notStarted(started, began), nil
 	}
 	pipes.start()
 	exit, err := b.supervise(call, pty, end)
+	result := b.result(exit, end, began)
+	b.drain(call, pipes, result, end, began)
 	if err != nil {
 		return nil, err
 	}
-	result := b.result(exit, end, began)
-	if err := pipes.finish(); err != nil {
-		result.Warnings = append(result.Warnings, err.Error())
-	}
+	return result, nil
+}
+
+// drain sees what is still in the pipes to the caller, and words what that came to.
+func (b *Box) drain(call Call, pipes *stdio, result *helper.Result, end *ending, began time.Time) {
+	taken, err := pipes.finish(max(b.Plan.Limits.Grace, b.Plan.Limits.Timeout-time.Since(began)), call.Cancel)
 	result.Usage.StdoutBytes, result.StdoutTruncated = pipes.bytesOf(1)
 	result.Usage.StderrBytes, result.StderrTruncated = pipes.bytesOf(2)
-	// What was still in the pipes when the skill ended by itself may have been too much.
-	if verdict, text := end.get(); verdict == helper.OutputLimit && result.Verdict != verdict {
+	switch verdict, text := end.get(); {
+	case verdict == helper.OutputLimit && result.Verdict != verdict:
+		// What was still in the pipes when the skill ended by itself was too much.
 		setVerdict(result, verdict, text)
+	case verdict != "": // that is why it ended
+	case !taken:
+		setVerdict(result, helper.TimedOut, "the caller did not take the skill's output in time")
+	case err != nil:
+		// Output that is lost is no success, whatever the skill says; nor is input that it never got.
+		setVerdict(result, helper.Failed, "the skill's input or output could not be passed on: "+err.Error())
+		err = nil
 	}
-	return result, nil
+	if err != nil {
+		result.Warnings = append(result.Warnings, err.Error())
+	}
+}
+
+func (b *Box) timedOut(end *ending) {
+	end.set(helper.TimedOut, "the skill ran longer than %v (timeout)", b.Plan.Limits.Timeout)
+}
+
+// delivered waits for deliver; a cancel or the time-out, noted in end, come first where the caller's parameters never end.
+func (b *Box) delivered(call Call, end *ending) (int, error) {
+	if call.Params == nil {
+		return b.deliver(call)
+	}
+	type answer struct {
+		params int
+		err    error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		params, err := b.deliver(call)
+		done <- answer{params, err}
+	}()
+	select {
+	case a := <-done:
+		return a.params, a.err
+	case <-call.Cancel:
+		end.set(helper.Canceled, "canceled by the caller before the skill was started")
+	case <-time.After(b.Plan.Limits.Timeout):
+		end.set(helper.TimedOut, "the parameters did not end within %v (timeout)", b.Plan.Limits.Timeout)
+	}
+	return -1, nil
 }
 
 // deliver writes what the call brings into the box. It returns a descriptor of the parameters, or -1.
@@ -178,6 +239,7 @@ func (b *Box) supervise(call Call, pty *os.File, end *ending) (*boxinit.Exit, er
 	go func() {
 		exit, err := b.jail.Wait()
 		b.jail.Kill() // whatever the skill left behind
+		<-b.jail.Gone()
 		ended <- answer{exit, err}
 	}()
 	watching := make(chan struct{})
@@ -205,7 +267,7 @@ func (b *Box) supervise(call Call, pty *os.File, end *ending) (*boxinit.Exit, er
 		case a := <-ended:
 			return a.exit, a.err
 		case <-timeout.C:
-			end.set(helper.TimedOut, "the skill ran longer than %v (timeout)", b.Plan.Limits.Timeout)
+			b.timedOut(end)
 			terminate()
 		case _, more := <-cancel:
 			end.set(helper.Canceled, "canceled by the caller")

@@ -4,13 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // A skill gets pipes that we made, never the caller's own files: a regular file could be reopened for writing through
 // /proc/self/fd, a terminal could be typed into, a socket could carry descriptors. What is read from or written to the caller's
-// files goes through a relay. Two exceptions cost nothing: /dev/null becomes the box's own, and a pipe given as stdin is a pipe.
+// files goes through a relay. Two exceptions cost nothing: /dev/null becomes the box's own, and a pipe given as stdin is a pipe
+// (not a FIFO: that one has a name, an owner and other users).
 
 // stdio is what connects one call with its caller.
 type stdio struct {
@@ -18,6 +20,7 @@ type stdio struct {
 	relays  []*relay
 	out     [3]*relay // those of stdout and stderr
 	stop    int       // eventfd: relays that read from the caller end when it is written
+	abandon int       // eventfd: relays that write to the caller end when it is written
 	written atomic.Int64
 	limit   int64
 	onLimit func()
@@ -26,7 +29,7 @@ type stdio struct {
 // bytesOf says how much of descriptor n reached the caller, and whether something was cut off.
 func (s *stdio) bytesOf(n int) (int64, bool) {
 	if r := s.out[n]; r != nil {
-		return r.bytes, r.truncated
+		return r.bytes.Load(), r.truncated.Load()
 	}
 	return 0, false
 }
@@ -35,21 +38,21 @@ func (s *stdio) bytesOf(n int) (int64, bool) {
 type relay struct {
 	src, dst  int
 	fromSkill bool
-	bytes     int64
-	truncated bool
+	bytes     atomic.Int64
+	truncated atomic.Bool
 	done      chan error
 }
 
 // connect makes the skill's descriptors from the caller's. params, if not -1, becomes stdin instead of the caller's.
 func connect(caller [3]int, params int, owner int, group int, limit int64, onLimit func()) (_ *stdio, err error) {
-	s := &stdio{box: [3]int{-1, -1, -1}, stop: -1, limit: limit, onLimit: onLimit}
+	s := &stdio{box: [3]int{-1, -1, -1}, stop: -1, abandon: -1, limit: limit, onLimit: onLimit}
 	defer func() {
 		if err != nil {
 			s.close()
 		}
 	}()
-	if s.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("sandbox: eventfd: %w", err)
+	if err := s.events(); err != nil {
+		return nil, err
 	}
 	if params >= 0 {
 		caller[0] = params
@@ -70,15 +73,16 @@ func connect(caller [3]int, params int, owner int, group int, limit int64, onLim
 
 // terminal connects a pty's master with the caller's terminal.
 func terminal(master int, caller [3]int, limit int64, onLimit func()) (*stdio, error) {
-	s := &stdio{box: [3]int{-1, -1, -1}, limit: limit, onLimit: onLimit}
-	var err error
-	if s.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("sandbox: eventfd: %w", err)
+	s := &stdio{box: [3]int{-1, -1, -1}, stop: -1, abandon: -1, limit: limit, onLimit: onLimit}
+	if err := s.events(); err != nil {
+		s.close()
+		return nil, err
 	}
 	// Each relay closes its end of the pty when it is done.
 	in, errIn := unix.FcntlInt(uintptr(master), unix.F_DUPFD_CLOEXEC, 3)
 	out, errOut := unix.FcntlInt(uintptr(master), unix.F_DUPFD_CLOEXEC, 3)
 	if err := errors.Join(errIn, errOut); err != nil {
+		s.close()
 		return nil, fmt.Errorf("sandbox: pty: %w", err)
 	}
 	s.out[1] = &relay{src: out, dst: caller[1], fromSkill: true, done: make(chan error, 1)}
@@ -86,19 +90,30 @@ func terminal(master int, caller [3]int, limit int64, onLimit func()) (*stdio, e
 	return s, nil
 }
 
+func (s *stdio) events() (err error) {
+	if s.stop, err = unix.Eventfd(0, unix.EFD_CLOEXEC); err == nil {
+		s.abandon, err = unix.Eventfd(0, unix.EFD_CLOEXEC)
+	}
+	if err != nil {
+		return fmt.Errorf("sandbox: eventfd: %w", err)
+	}
+	return nil
+}
+
 func (s *stdio) input(src, owner, group int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(src, &st); err != nil {
 		return fmt.Errorf("sandbox: stdin: %w", err)
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFIFO {
+	if isPipe(src) {
 		fd, err := unix.FcntlInt(uintptr(src), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
 			return fmt.Errorf("sandbox: stdin: %w", err)
 		}
 		s.box[0] = fd
-		// So that the skill can open /dev/stdin. A pipe of somebody else's cannot be given away, and need not be.
-		if err := unix.Fchown(fd, owner, group); err != nil && !errors.Is(err, unix.EPERM) {
+		// So that the skill can open /dev/stdin. A pipe of somebody else's cannot be given away, and need not be; EINVAL is for an
+		// owner that our user namespace does not know.
+		if err := unix.Fchown(fd, owner, group); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EINVAL) {
 			return fmt.Errorf("sandbox: stdin: %w", err)
 		}
 		return nil
@@ -138,6 +153,12 @@ func (s *stdio) null(n, mode int) (err error) {
 		return fmt.Errorf("sandbox: /dev/null: %w", err)
 	}
 	return nil
+}
+
+// isPipe tells a pipe that has no name from a FIFO: its file system is pipefs (statfs(2)).
+func isPipe(fd int) bool {
+	var fs unix.Statfs_t
+	return unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.PIPEFS_MAGIC
 }
 
 func isNull(st *unix.Stat_t) bool {
@@ -180,48 +201,81 @@ func (s *stdio) handOver() {
 	}
 }
 
-// finish is called when every process of the box is gone: what they wrote is still in the pipes and is copied to the end.
-func (s *stdio) finish() error {
-	var one [8]byte
-	one[0] = 1
-	_, err := unix.Write(s.stop, one[:])
-	errs := []error{err}
+// finish is called when every process of the box is gone or about to be: what they wrote is still in the pipes and is copied to
+// the end. A caller who reads slowly has the given time; a cancel, as in Call, shortens it. After that the relays let go of the
+// caller: taken is then false, and what was lost counts as truncated.
+func (s *stdio) finish(within time.Duration, cancel <-chan struct{}) (taken bool, err error) {
+	taken = true
+	err = signalEvent(s.stop)
+	giveUp := time.After(within)
 	for _, r := range s.relays {
-		errs = append(errs, <-r.done)
+		for waiting := true; waiting; {
+			select {
+			case relayErr := <-r.done:
+				err, waiting = errors.Join(err, relayErr), false
+			case <-giveUp:
+				taken, giveUp, cancel = false, nil, nil
+				err = errors.Join(err, signalEvent(s.abandon))
+			case _, more := <-cancel:
+				giveUp = time.After(min(within, grace))
+				if !more {
+					giveUp, cancel = time.After(min(within, moment)), nil
+				}
+			}
+		}
 	}
-	return errors.Join(errs...)
+	s.close()
+	return taken, err
 }
 
+// moment is enough for a caller who does read to take what a pipe holds.
+const moment = 200 * time.Millisecond
+
+func signalEvent(fd int) error {
+	one := [8]byte{1}
+	_, err := unix.Write(fd, one[:])
+	return err
+}
+
+// close releases everything; relays that were started must have ended.
 func (s *stdio) close() {
 	s.handOver()
 	for _, r := range s.relays {
-		if r.fromSkill {
-			unix.Close(r.src)
-		} else {
-			unix.Close(r.dst)
+		r.close()
+	}
+	for _, fd := range []*int{&s.stop, &s.abandon} {
+		if *fd >= 0 {
+			unix.Close(*fd)
 		}
+		*fd = -1
 	}
-	if s.stop >= 0 {
-		unix.Close(s.stop)
+}
+
+// close closes our end of the skill's pipe or terminal, once. That is what tells the other side: end of input for the skill,
+// EPIPE for a skill that still writes.
+func (r *relay) close() {
+	end := &r.dst
+	if r.fromSkill {
+		end = &r.src
 	}
+	if *end >= 0 {
+		unix.Close(*end)
+	}
+	*end = -1
 }
 
 const chunk = 64 << 10
 
+// errAbandoned ends a relay whose caller does not read.
+var errAbandoned = errors.New("sandbox: the caller does not read")
+
 // copy moves bytes until the source ends, the reader is gone, or the limit is reached.
 func (s *stdio) copy(r *relay) error {
-	defer func() {
-		// Closing is what tells the other side: end of input for the skill, EPIPE for a skill that still writes.
-		if r.fromSkill {
-			unix.Close(r.src)
-		} else {
-			unix.Close(r.dst)
-		}
-	}()
+	defer r.close()
 	buffer := make([]byte, chunk)
 	for {
 		if !r.fromSkill {
-			if stopped, err := s.await(r.src); stopped || err != nil {
+			if stopped, err := await(r.src, unix.POLLIN, s.stop); stopped || err != nil {
 				return err
 			}
 		}
@@ -230,7 +284,7 @@ func (s *stdio) copy(r *relay) error {
 		case err == unix.EINTR:
 			continue
 		case err == unix.EAGAIN:
-			if stopped, err := s.await(r.src); stopped || err != nil {
+			if stopped, err := await(r.src, unix.POLLIN, s.stop); stopped || err != nil {
 				return err
 			}
 			continue
@@ -248,24 +302,59 @@ func (s *stdio) copy(r *relay) error {
 				data, over = data[:max(room, 0)], true
 			}
 		}
-		if err := writeAll(r.dst, data); err != nil {
-			if err == unix.EPIPE || err == unix.EIO {
+		if err := s.write(r, data); err != nil {
+			switch {
+			case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EIO), errors.Is(err, unix.ECONNRESET):
 				return nil // nobody reads: closing our end tells the skill
+			case errors.Is(err, errAbandoned):
+				r.truncated.Store(true)
+				return nil
 			}
+			r.truncated.Store(true)
 			return fmt.Errorf("sandbox: relay: %w", err)
 		}
-		r.bytes += int64(len(data))
 		if over {
-			r.truncated = true
+			r.truncated.Store(true)
 			s.onLimit()
 			return nil
 		}
 	}
 }
 
-// await blocks until src can be read or the run is over.
-func (s *stdio) await(src int) (stopped bool, err error) {
-	fds := []unix.PollFd{{Fd: int32(src), Events: unix.POLLIN}, {Fd: int32(s.stop), Events: unix.POLLIN}}
+// write delivers data to r's destination. A pipe or terminal that can be written takes PIPE_BUF bytes without blocking (pipe(7)),
+// so that a caller who never reads holds nobody who has better things to do.
+func (s *stdio) write(r *relay, data []byte) error {
+	wake := s.stop
+	if r.fromSkill {
+		wake = s.abandon
+	}
+	for len(data) > 0 {
+		if abandoned, err := await(r.dst, unix.POLLOUT, wake); err != nil {
+			return err
+		} else if abandoned {
+			return errAbandoned
+		}
+		n, err := unix.Write(r.dst, data[:min(len(data), pipeBuf)])
+		if err == unix.EINTR || err == unix.EAGAIN {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if r.fromSkill {
+			r.bytes.Add(int64(n))
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+const pipeBuf = 4096
+
+// await blocks until fd is ready for the given events. It says true when wake was written, whether or not fd is ready: a terminal
+// whose other side is gone takes everything for ever.
+func await(fd int, events int16, wake int) (woken bool, err error) {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: events}, {Fd: int32(wake), Events: unix.POLLIN}}
 	for {
 		_, err := unix.Poll(fds, -1)
 		if err == unix.EINTR {
@@ -276,23 +365,4 @@ func (s *stdio) await(src int) (stopped bool, err error) {
 		}
 		return fds[1].Revents != 0, nil
 	}
-}
-
-func writeAll(fd int, data []byte) error {
-	for len(data) > 0 {
-		n, err := unix.Write(fd, data)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err == unix.EAGAIN:
-			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1); err != nil && err != unix.EINTR {
-				return err
-			}
-			continue
-		case err != nil:
-			return err
-		}
-		data = data[n:]
-	}
-	return nil
 }

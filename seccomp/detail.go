@@ -30,6 +30,12 @@ func detail(name string, args [6]uint64) string {
 		return nodeDetail(low(1))
 	case "mknodat":
 		return nodeDetail(low(2))
+	case "chmod", "fchmod", "creat":
+		return modeDetail(low(1))
+	case "fchmodat", "fchmodat2", "open":
+		return modeDetail(low(2))
+	case "openat":
+		return modeDetail(low(3))
 	}
 	return ""
 }
@@ -87,7 +93,12 @@ func cloneDetail(flags uint32) string {
 	return strings.Join(set, "|")
 }
 
+func modeDetail(mode uint32) string { return fmt.Sprintf("mode %#o", mode&0o7777) }
+
 func nodeDetail(mode uint32) string {
+	if mode&setID != 0 {
+		return modeDetail(mode)
+	}
 	switch mode & unix.S_IFMT {
 	case unix.S_IFBLK:
 		return "S_IFBLK"

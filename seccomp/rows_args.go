@@ -15,6 +15,9 @@ const (
 	perLinux32      = 0x8
 	uname26         = 0x20000
 	personalityRead = 0xffffffff
+	// creates is each open(2) flag with which the mode argument counts; without one, programs pass whatever the register holds.
+	creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+	setID   = unix.S_ISUID | unix.S_ISGID
 )
 
 // argRows: calls that are decided by an argument. All of these arguments are ints in the kernel.
@@ -24,7 +27,8 @@ func argRows() []Row {
 	rows = append(rows, ioctlRows()...)
 	rows = append(rows, prctlRows()...)
 	rows = append(rows, personalityRows()...)
-	return append(rows, mknodRows()...)
+	rows = append(rows, modeRows()...)
+	return append(rows, mknodRows("FIFOs, sockets and plain files", 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK)...)
 }
 
 func cloneRows() []Row {
@@ -81,13 +85,52 @@ func personalityRows() []Row {
 	}
 }
 
-func mknodRows() []Row {
-	kinds := []uint32{0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK}
-	const no = "device nodes are the kernel's drivers"
-	return []Row{
-		{Name: "mknod", Action: Allow, When: []Cond{bits(1, unix.S_IFMT, kinds...)}, Reason: "FIFOs, sockets and plain files"},
-		{Name: "mknod", Errno: syscall.EPERM, Final: true, Reason: no},
-		{Name: "mknodat", Action: Allow, When: []Cond{bits(2, unix.S_IFMT, kinds...)}, Reason: "FIFOs, sockets and plain files"},
-		{Name: "mknodat", Errno: syscall.EPERM, Final: true, Reason: no},
+// modeRows: every call that gives a file its mode. A set-id file on one of the host's directories would act for whoever starts it
+// outside, where the box's nosuid means nothing. mkdir has no row: the kernel drops these bits of its mode.
+func modeRows() []Row {
+	var rows []Row
+	for _, c := range []struct {
+		name string
+		mode uint8 // the argument
+	}{{"chmod", 1}, {"fchmod", 1}, {"fchmodat", 2}, {"fchmodat2", 2}, {"creat", 1}} {
+		rows = append(rows,
+			Row{Name: c.name, Errno: syscall.EPERM, When: []Cond{hasSetID(c.mode)}, Final: true, Reason: noSetID},
+			Row{Name: c.name, Action: Allow, Reason: "modes of the skill's own files, as tar, git and pip set them"})
 	}
+	for _, c := range []struct {
+		name        string
+		flags, mode uint8
+	}{{"open", 1, 2}, {"openat", 2, 3}} {
+		rows = append(rows,
+			Row{Name: c.name, Errno: syscall.EPERM, When: []Cond{anyOf(c.flags, creates), hasSetID(c.mode)}, Final: true, Reason: noSetID},
+			Row{Name: c.name, Action: Allow, Reason: "every program opens files; the mount namespace says which ones there are"})
+	}
+	return rows
+}
+
+const noSetID = "a set-user-id file on a writable bind would act for whoever starts it on the host; tar and cp warn and go on"
+
+// hasSetID holds when the argument, a mode, has one of the set-id bits.
+func hasSetID(n uint8) Cond { return anyOf(n, setID) }
+
+// anyOf holds when at least one of two bits is set.
+func anyOf(n uint8, two uint32) Cond {
+	low := two & -two
+	return bits(n, two, low, two&^low, two)
+}
+
+// mknodRows allows some types of files.
+func mknodRows(reason string, types ...uint32) []Row {
+	const no = "device nodes are the kernel's drivers"
+	var rows []Row
+	for _, c := range []struct {
+		name string
+		mode uint8
+	}{{"mknod", 1}, {"mknodat", 2}} {
+		rows = append(rows,
+			Row{Name: c.name, Errno: syscall.EPERM, When: []Cond{hasSetID(c.mode)}, Final: true, Reason: noSetID},
+			Row{Name: c.name, Action: Allow, When: []Cond{bits(c.mode, unix.S_IFMT, types...)}, Reason: reason},
+			Row{Name: c.name, Errno: syscall.EPERM, Final: true, Reason: no})
+	}
+	return rows
 }

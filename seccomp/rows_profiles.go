@@ -19,12 +19,8 @@ func strictRows() []Row {
 
 		{Name: "personality", Action: Allow, When: []Cond{arg(0, personalityRead)}, Reason: "only asking"},
 		{Name: "personality", Errno: syscall.EPERM, Reason: "a program that runs here has no need to pretend another machine"},
-
-		{Name: "mknod", Action: Allow, When: []Cond{bits(1, unix.S_IFMT, 0, unix.S_IFREG, unix.S_IFIFO)}, Reason: "FIFOs and plain files"},
-		{Name: "mknod", Errno: syscall.EPERM, Final: true, Reason: "device nodes are the kernel's drivers"},
-		{Name: "mknodat", Action: Allow, When: []Cond{bits(2, unix.S_IFMT, 0, unix.S_IFREG, unix.S_IFIFO)}, Reason: "FIFOs and plain files"},
-		{Name: "mknodat", Errno: syscall.EPERM, Final: true, Reason: "device nodes are the kernel's drivers"},
 	}
+	rows = append(rows, mknodRows("FIFOs and plain files", 0, unix.S_IFREG, unix.S_IFIFO)...)
 	for _, g := range strictGroups {
 		rows = append(rows, g.rows()...)
 	}

@@ -244,7 +244,7 @@ func TestNoPolicyOpensTheSandbox(t *testing.T) {
 	never := `mount umount2 pivot_root chroot fsopen fsconfig fsmount fspick move_mount open_tree open_tree_attr mount_setattr
 		unshare setns clone clone3 bpf init_module finit_module delete_module kexec_load kexec_file_load add_key request_key keyctl
 		io_uring_setup io_uring_enter io_uring_register open_by_handle_at userfaultfd perf_event_open ioctl prctl socket socketpair
-		setsockopt mknod mknodat reboot swapon swapoff acct iopl ioperm syslog quotactl lsm_set_self_attr`
+		setsockopt mknod mknodat open openat openat2 creat chmod fchmod fchmodat fchmodat2 reboot swapon swapoff acct iopl ioperm syslog quotactl lsm_set_self_attr`
 	for _, profile := range Profiles() {
 		for _, name := range strings.Fields(never) {
 			if err := Validate(Spec{Profile: profile, Allow: []string{name}}); err == nil {

@@ -267,6 +267,32 @@ func TestDevicesAreRefused(t *testing.T) {
 	refuses(t, everyProfile, []attempt{{"mknodat", []uint64{0, 0, unix.S_IFIFO}, unix.EFAULT}})
 }
 
+func TestSetIDBitsAreRefused(t *testing.T) {
+	var all []attempt
+	for _, mode := range []uint64{0o4755, 0o2755, 0o6755, 0o4000, unix.S_IFREG | 0o2644, 0o4755 | 1<<40} {
+		all = append(all,
+			attempt{"chmod", []uint64{0, mode}, unix.EPERM},
+			attempt{"fchmod", []uint64{^uint64(0), mode}, unix.EPERM},
+			attempt{"fchmodat", []uint64{0, 0, mode}, unix.EPERM},
+			attempt{"fchmodat2", []uint64{0, 0, mode, 0}, unix.EPERM},
+			attempt{"creat", []uint64{0, mode}, unix.EPERM},
+			attempt{"open", []uint64{0, unix.O_CREAT | unix.O_WRONLY, mode}, unix.EPERM},
+			attempt{"open", []uint64{0, unix.O_TMPFILE | unix.O_RDWR | 1<<50, mode}, unix.EPERM},
+			attempt{"openat", []uint64{0, 0, unix.O_CREAT | unix.O_EXCL, mode}, unix.EPERM},
+			attempt{"openat", []uint64{0, 0, unix.O_TMPFILE, mode}, unix.EPERM},
+			attempt{"mknod", []uint64{0, unix.S_IFREG | mode, 0}, unix.EPERM},
+			attempt{"mknodat", []uint64{0, 0, unix.S_IFIFO | mode, 0}, unix.EPERM},
+			// Without a flag that creates, the mode is whatever the register held: the null path is EFAULT.
+			attempt{"open", []uint64{0, unix.O_DIRECTORY, mode}, unix.EFAULT},
+			attempt{"openat", []uint64{0, 0, unix.O_WRONLY | unix.O_TRUNC, mode}, unix.EFAULT})
+	}
+	refuses(t, everyProfile, append(all,
+		attempt{"openat2", []uint64{0, 0, 0, 24}, unix.ENOSYS},
+		attempt{"chmod", []uint64{0, 0o1777}, unix.EFAULT},
+		attempt{"fchmod", []uint64{^uint64(0), 0o755}, unix.EBADF},
+		attempt{"openat", []uint64{0, 0, unix.O_CREAT, 0o1666}, unix.EFAULT}))
+}
+
 func TestProcessSettingsThatWidenAreRefused(t *testing.T) {
 	refuses(t, everyProfile, []attempt{
 		{"prctl", []uint64{unix.PR_SET_MM}, unix.EPERM},

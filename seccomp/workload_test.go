@@ -84,6 +84,7 @@ func TestProgramsRunUnderTheirProfile(t *testing.T) {
 		{"bash", everyProfile, []string{"bash", "-c", `echo a b a | tr ' ' '\n' | sort | uniq -c; x=$(seq 3 | while read n; do echo $n; done); cat <<< "$x" > f; cp f g; cmp f g && echo done; ls -la >/dev/null; sleep 0.01 & wait`}, "done"},
 		{"git", everyProfile, []string{"git", "-c", "init.defaultBranch=main", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "alias.work=!git init -q . && echo x > x && git add x && git commit -qm x && git log --oneline | wc -l", "work"}, "1"},
 		{"tar", everyProfile, []string{"bash", "-c", "mkdir d && echo x > d/x && ln -s x d/y && tar czf d.tgz d && rm -r d && tar xzf d.tgz && readlink d/y && cat d/x"}, "x\nx"},
+		{"modes", everyProfile, []string{"bash", "-c", "umask 027; install -m 750 /usr/bin/true t && ./t && chmod 1777 . && mkdir -m 2775 g 2>/dev/null; tar cf m.tar t && rm t && tar xpf m.tar && ./t && cp -a t u && mktemp -p . >/dev/null && stat -c %a u"}, "750"},
 		{"perl", everyProfile, []string{"perl", "-e", `use File::Temp; my $f = File::Temp->new; print $f "x"; close $f; my $p = fork; exit 0 unless $p; wait; print "done" if -s $f->filename`}, "done"},
 		{"gcc", "default", []string{"bash", "-c", `command -v gcc >/dev/null || { echo 42; exit; }; printf '#include <pthread.h>\n#include <stdio.h>\nstatic void *f(void*a){return a;}int main(){pthread_t t;pthread_create(&t,0,f,0);pthread_join(t,0);puts("42");}' > x.c && gcc -pthread x.c -o x && ./x`}, "42"},
 		{"loopback server", "default", []string{"python3", "-c", `

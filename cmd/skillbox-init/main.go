@@ -1,6 +1,20 @@
 // skillbox-init is pid 1 of every box. It is started by skillboxd only; see package boxinit.
 package main
 
-import "skillbox/boxinit"
+import (
+	"os"
 
-func main() { boxinit.Main() }
+	"skillbox/boxinit"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	// Outside a box, where skillbox asks which build this is. A box's init has one argument.
+	if len(os.Args) == 2 && os.Args[1] == "version" {
+		os.Stdout.WriteString(version + "\n")
+		return
+	}
+	boxinit.Main()
+}

@@ -98,8 +98,13 @@ func (o *options) runSkill(args []string, dash int) (*helper.Result, error) {
 	}
 	stop := o.forwardSignals(process, r)
 	answer, err := process.Do(r, fds, os.LookupEnv)
-	stop()
+	killed := stop()
 	closeErr := process.Close()
+	if err != nil && killed {
+		result := helper.Failure(helper.Canceled, &helper.Error{Message: "canceled by the caller"})
+		result.ExitCode = helper.CodeCanceled
+		return result, outputs()
+	}
 	if err := errors.Join(err, outputs(), closeErr); err != nil {
 		return nil, err
 	}
@@ -202,31 +207,45 @@ func (o *options) receiveOutputs(r *helper.Request, fds *[]int) (func() error, e
 	return func() error { return errors.Join(write.Close(), <-done) }, nil
 }
 
-// forwardSignals turns Ctrl-C and SIGTERM into a cancel, and a terminal's new size into a message.
-func (o *options) forwardSignals(p *helper.Process, r *helper.Request) (stop func()) {
+// patience is what skillboxd has to answer a second cancel, which kills the skill at once, before it is killed itself.
+const patience = time.Second
+
+// forwardSignals turns Ctrl-C and SIGTERM into a cancel, and a terminal's new size into a message. stop says whether skillboxd had
+// to be killed because it did not answer the second cancel.
+func (o *options) forwardSignals(p *helper.Process, r *helper.Request) (stop func() (killed bool)) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	restore := o.rawTerminal(r, signals)
 	done := make(chan struct{})
+	ended := make(chan bool, 1)
 	go func() {
+		cancels, killed := 0, false
+		var late <-chan time.Time
 		for {
 			select {
 			case <-done:
+				ended <- killed
 				return
+			case <-late:
+				p.Kill()
+				killed = true
 			case s := <-signals:
 				m := helper.Message{Cancel: &helper.Cancel{}}
 				if s == syscall.SIGWINCH {
 					rows, cols := terminalSize()
 					m = helper.Message{Resize: &helper.Resize{Rows: rows, Cols: cols}}
+				} else if cancels++; cancels == 2 {
+					late = time.After(patience)
 				}
 				// An error means that the run has ended, which Do reports.
 				_ = p.Conn.Send(m)
 			}
 		}
 	}()
-	return func() {
+	return func() bool {
 		signal.Stop(signals)
 		close(done)
 		restore()
+		return <-ended
 	}
 }

@@ -38,6 +38,9 @@ func (o *options) register(c *cobra.Command) {
 	f.BoolVar(&o.trust, "trust-bundle-policy", false, "let the bundle's own policy count as the operator's")
 	f.IntVar(&o.maxFiles, "max-files", 0, "most `files` that a bundle may have (default 10000)")
 	f.Int64Var(&o.maxBytes, "max-bytes", 0, "most `bytes` that a bundle may have (default 512 MiB)")
+	c.ValidArgsFunction = completeBundle
+	completeFlag(c, "policy", yamlFiles)
+	completeFlag(c, "output", directories)
 }
 
 // request opens what the command line names, with the caller's rights, and puts the request together. The files are passed on as

@@ -39,7 +39,11 @@ was lowered and why, the tree, the limits and the command. --oci prints the OCI 
 
 // ask sends a request that is answered with a document.
 func ask(r *helper.Request, fds []int) (json.RawMessage, error) {
-	process, err := helper.Spawn()
+	spawn := helper.Spawn
+	if helper.Plain(r.Op) {
+		spawn = helper.SpawnPlain
+	}
+	process, err := spawn()
 	if err != nil {
 		return nil, err
 	}

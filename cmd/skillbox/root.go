@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"skillbox/doctor"
 	"skillbox/helper"
 )
 
@@ -16,6 +18,25 @@ type exitCode int
 func (c exitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }
 
 func run(args []string) int {
+	if len(args) > 0 && args[0] == doctor.ChildArg {
+		return doctor.Child(args[1:])
+	}
+	root := rootCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(context.Background())
+	var code exitCode
+	if errors.As(err, &code) {
+		return int(code)
+	}
+	if err != nil {
+		complain(err)
+		return helper.CodeFailed
+	}
+	return 0
+}
+
+// rootCommand is the whole tree of commands.
+func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "skillbox",
 		Short: "Run an untrusted agent skill in a sandbox",
@@ -30,18 +51,9 @@ refused, and the result says what was.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(execCommand(), planCommand(), policyCommand(), versionCommand())
-	root.SetArgs(args)
-	err := root.Execute()
-	var code exitCode
-	if errors.As(err, &code) {
-		return int(code)
-	}
-	if err != nil {
-		complain(err)
-		return helper.CodeFailed
-	}
-	return 0
+	root.AddCommand(execCommand(), planCommand(), policyCommand(), doctorCommand(), versionCommand(), completionCommand())
+	root.CompletionOptions.DisableDefaultCmd = true
+	return root
 }
 
 // complain is the one place where an error is shown to a person.

@@ -4,6 +4,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
@@ -13,15 +14,44 @@ import (
 	"skillbox/wire"
 )
 
+// version is set by the linker.
+var version = "dev"
+
 func main() {
 	nsjail.Init()
+	if len(os.Args) == 2 && os.Args[1] == "version" {
+		fmt.Println(version)
+		return
+	}
 	if len(os.Args) != 2 || os.Args[1] != "oneshot" {
 		fmt.Fprintln(os.Stderr, "skillboxd: started by skillbox, not by hand")
 		os.Exit(125)
 	}
-	if err := server.Serve(wire.FromFD(3), enter); err != nil {
+	// A one-shot's heap does not live long enough for a collection to pay; a skill that keeps it busy is bounded all the same.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(64 << 20)
+	// For the first stage of the box, which runs on one thread anyway.
+	if err := os.Setenv("GOMAXPROCS", "1"); err != nil {
 		fmt.Fprintln(os.Stderr, "skillboxd:", err)
 		os.Exit(125)
+	}
+	conn := wire.FromFD(3)
+	go followClient(conn.FD())
+	if err := server.Serve(conn, server.Options{Enter: enter, OneShot: true}); err != nil {
+		fmt.Fprintln(os.Stderr, "skillboxd:", err)
+		os.Exit(125)
+	}
+}
+
+// followClient ends this process, and with it as pid 1 everything below, when the client is gone: whatever else is being waited
+// for, such as a policy from a FIFO that nobody writes or a file system that does not answer.
+func followClient(socket int) {
+	for {
+		// POLLHUP and POLLERR are always reported (poll(2)).
+		_, err := unix.Poll([]unix.PollFd{{Fd: int32(socket), Events: unix.POLLRDHUP}}, -1)
+		if err != unix.EINTR {
+			os.Exit(125)
+		}
 	}
 }
 

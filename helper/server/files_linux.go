@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -19,20 +20,24 @@ type files struct {
 	inputs  []*os.File
 	outputs *os.File
 	all     []int
+	owned   map[int]*os.File // those of all that an os.File holds, by number
 }
 
 // sort assigns the descriptors to their roles. What a role needs is checked on the descriptor: a caller may pass anything.
 func sort(r *helper.Request, fds []int) (*files, error) {
-	f := &files{stdio: [3]int{-1, -1, -1}, all: fds}
+	f := &files{stdio: [3]int{-1, -1, -1}, all: fds, owned: map[int]*os.File{}}
 	if len(r.Files) != len(fds) {
 		return f, refused("the request names %d descriptors and passes %d", len(r.Files), len(fds))
 	}
 	for i, role := range r.Files {
+		if role != "input" && slices.Contains(r.Files[:i], role) {
+			return f, refused("the request passes two descriptors for %s", role)
+		}
 		if err := f.assign(role, fds[i]); err != nil {
 			return f, err
 		}
 	}
-	if r.Op == helper.OpPolicyCheck {
+	if helper.Plain(r.Op) {
 		return f, nil
 	}
 	if f.bundle == nil {
@@ -59,7 +64,10 @@ func (f *files) assign(role string, fd int) error {
 		}
 		return nil
 	}
-	file := func() *os.File { return os.NewFile(uintptr(fd), role) }
+	file := func() *os.File {
+		f.owned[fd] = os.NewFile(uintptr(fd), role)
+		return f.owned[fd]
+	}
 	switch role {
 	case "stdin":
 		f.stdio[0] = fd
@@ -88,16 +96,11 @@ func (f *files) assign(role string, fd int) error {
 	return nil
 }
 
-// close closes every descriptor of the request; files that were closed before are not closed twice.
+// close closes every descriptor of the request; files that were closed before are not closed twice, for the number may be
+// somebody else's by now.
 func (f *files) close() {
-	owned := map[int]*os.File{}
-	for _, file := range append([]*os.File{f.bundle, f.policy, f.params, f.outputs}, f.inputs...) {
-		if file != nil {
-			owned[int(file.Fd())] = file
-		}
-	}
 	for _, fd := range f.all {
-		if file, ok := owned[fd]; ok {
+		if file, ok := f.owned[fd]; ok {
 			file.Close()
 		} else {
 			unix.Close(fd)

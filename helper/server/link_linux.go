@@ -16,14 +16,16 @@ type link struct {
 	cancel chan struct{}
 	resize chan helper.Resize
 	closed chan struct{} // the client is gone
+	over   chan struct{} // closed by the first cancel, or when the client is gone: for what comes before the run
 	once   sync.Once
+	begun  sync.Once
 }
 
 // listen reads messages until the client is gone; that ends the run at once.
 func listen(conn *wire.Conn) *link {
 	l := &link{
 		values: make(chan *helper.Values, 1), cancel: make(chan struct{}, 1),
-		resize: make(chan helper.Resize, 1), closed: make(chan struct{}),
+		resize: make(chan helper.Resize, 1), closed: make(chan struct{}), over: make(chan struct{}),
 	}
 	go func() {
 		defer close(l.closed)
@@ -47,6 +49,7 @@ func listen(conn *wire.Conn) *link {
 			case m.Cancel != nil:
 				canceled = true
 				l.cancel <- struct{}{}
+				l.end()
 			case m.Resize != nil:
 				select {
 				case l.resize <- *m.Resize:
@@ -58,15 +61,23 @@ func listen(conn *wire.Conn) *link {
 	return l
 }
 
-func (l *link) kill() { l.once.Do(func() { close(l.cancel) }) }
+func (l *link) kill() {
+	l.once.Do(func() { close(l.cancel) })
+	l.end()
+}
+
+func (l *link) end() { l.begun.Do(func() { close(l.over) }) }
+
+// errCanceled is why a call did not come to its run.
+var errCanceled = errors.New("canceled by the caller before the skill was started")
 
 // call waits for the client's values and puts the call together.
 func (l *link) call(d *decision, r *helper.Request, f *files) (sandbox.Call, error) {
 	var values *helper.Values
 	select {
 	case values = <-l.values:
-	case <-l.closed:
-		return sandbox.Call{}, errors.New("the client is gone")
+	case <-l.over:
+		return sandbox.Call{}, errCanceled
 	}
 	for _, name := range d.plan.Secrets {
 		if _, ok := values.Secrets[name]; !ok {

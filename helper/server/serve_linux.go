@@ -19,8 +19,16 @@ import (
 // maxResult is the largest JSON value that a skill's result file may hold: it travels in a frame.
 const maxResult = 2 << 20
 
-// Serve answers one connection. enter is called when the request is there: before, a new user namespace may have no ids yet.
-func Serve(conn *wire.Conn, enter func() (*sandbox.Host, error)) error {
+// Options are what the kinds of skillboxd differ in.
+type Options struct {
+	// Enter is called when the request is there: before, a new user namespace may have no ids yet.
+	Enter func() (*sandbox.Host, error)
+	// OneShot says that this process ends after one connection: its namespaces then take away what it made, faster than it could.
+	OneShot bool
+}
+
+// Serve answers one connection.
+func Serve(conn *wire.Conn, o Options) error {
 	began := time.Now()
 	var r helper.Request
 	fds, err := conn.Receive(&r)
@@ -35,9 +43,12 @@ func Serve(conn *wire.Conn, enter func() (*sandbox.Host, error)) error {
 	if err == nil && r.Version != helper.Version {
 		err = refused("the client speaks protocol version %d, this skillboxd %d: install both from one build", r.Version, helper.Version)
 	}
+	if err == nil && helper.Plain(r.Op) {
+		return conn.Send(document(plain(&r, f)))
+	}
 	var h *sandbox.Host
 	if err == nil {
-		h, err = enter()
+		h, err = o.Enter()
 	}
 	if err != nil {
 		return conn.Send(helper.Reply{Result: failure(err)})
@@ -45,41 +56,81 @@ func Serve(conn *wire.Conn, enter func() (*sandbox.Host, error)) error {
 	entered := sandbox.Since(began)
 	switch r.Op {
 	case helper.OpExec:
-		result := exec(conn, h, &r, f)
+		result, box := exec(conn, h, &r, f)
 		result.Phases["enter_ms"] = entered
 		result.DurationMS = sandbox.Since(began)
-		return conn.Send(helper.Reply{Result: result})
-	case helper.OpPlan, helper.OpPolicyCheck:
-		text, err := explain(h, &r, f)
-		if err != nil {
-			return conn.Send(helper.Reply{Result: failure(err)})
+		err := conn.Send(helper.Reply{Result: result})
+		if box != nil && !o.OneShot {
+			err = errors.Join(err, box.Close())
 		}
-		return conn.Send(helper.Reply{Plan: text})
+		return err
+	case helper.OpPlan:
+		return conn.Send(document(explain(h, &r, f)))
 	}
 	return conn.Send(helper.Reply{Result: failure(refused("unknown operation %q", r.Op))})
 }
 
-// exec runs one call. Whatever goes wrong becomes the envelope.
-func exec(conn *wire.Conn, h *sandbox.Host, r *helper.Request, f *files) *helper.Result {
+// exec runs one call. Whatever goes wrong becomes the envelope. The box, if there is one, has ended and is to be closed.
+func exec(conn *wire.Conn, h *sandbox.Host, r *helper.Request, f *files) (*helper.Result, *sandbox.Box) {
 	id := sandbox.NewID()
+	link := listen(conn)
 	digesting := digest(r, f)
-	d, err := decide(h, r, f)
+	d, err := decideUnless(link.over, h, r, f)
 	if err != nil {
-		return identified(failure(err), id, d, nil)
+		return identified(failure(err), id, d, nil), nil
 	}
 	if err := conn.Send(helper.Reply{Granted: &helper.Granted{Env: d.plan.Pass, Secrets: d.plan.Secrets}}); err != nil {
-		return identified(failure(err), id, d, nil)
+		return identified(failure(err), id, d, nil), nil
 	}
-	link := listen(conn)
-	box, err := sandbox.Prepare(h, d.plan, id)
+	box, err := inTime(func() (*sandbox.Box, error) { return sandbox.Prepare(h, d.plan, id) })
 	if err != nil {
-		return identified(failure(err), id, d, nil)
+		return identified(failure(err), id, d, nil), nil
 	}
 	result, tree := run(box, d, r, f, link, digesting)
-	if err := box.Close(); err != nil {
-		result.Warnings = append(result.Warnings, err.Error())
+	return identified(result, id, d, tree), box
+}
+
+// decideUnless is decide, which reads from the caller: a policy may be a FIFO that nobody writes.
+func decideUnless(over <-chan struct{}, h *sandbox.Host, r *helper.Request, f *files) (*decision, error) {
+	type answer struct {
+		d   *decision
+		err error
 	}
-	return identified(result, id, d, tree)
+	done := make(chan answer, 1)
+	go func() {
+		d, err := decide(h, r, f)
+		done <- answer{d, err}
+	}()
+	select {
+	case a := <-done:
+		return a.d, a.err
+	case <-over:
+		return nil, errCanceled
+	}
+}
+
+// prepareTime bounds everything that happens before the skill's own time-out begins to count.
+const prepareTime = 30 * time.Second
+
+// inTime gives up on a step that hangs: a bundle or a bind may lie on a file system that never answers. What hangs ends with
+// this process; a system call that waits for a dead server cannot be ended otherwise.
+func inTime[T any](step func() (T, error)) (T, error) {
+	type answer struct {
+		value T
+		err   error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		value, err := step()
+		done <- answer{value, err}
+	}()
+	select {
+	case a := <-done:
+		return a.value, a.err
+	case <-time.After(prepareTime):
+		var none T
+		return none, refused("the sandbox was not ready within %v: does the bundle or a bind lie on a file system that hangs?", prepareTime)
+	}
 }
 
 type digested struct {
@@ -107,8 +158,8 @@ func run(box *sandbox.Box, d *decision, r *helper.Request, f *files, link *link,
 	case checked = <-digesting:
 	case <-time.After(d.plan.Limits.Timeout):
 		return failure(refused("the bundle could not be read within %v (timeout)", d.plan.Limits.Timeout)), nil
-	case <-link.closed:
-		return failure(errors.New("the client is gone")), nil
+	case <-link.over:
+		return failure(errCanceled), nil
 	}
 	if checked.err != nil {
 		return failure(checked.err), nil

@@ -24,6 +24,10 @@ func failure(err error) *helper.Result {
 		unheld  *nsjail.VerifyError
 	)
 	switch {
+	case errors.Is(err, errCanceled):
+		canceled := helper.Failure(helper.Canceled, &helper.Error{Message: err.Error()})
+		canceled.ExitCode = helper.CodeCanceled
+		return canceled
 	case errors.As(err, &wrong):
 		return helper.Failure(helper.Refused, wrong)
 	case errors.As(err, &refusal):

@@ -1,0 +1,236 @@
+package doctor
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"skillbox/helper"
+)
+
+// contained tells whether somebody else's sandbox is around us.
+func (f *Facts) contained() bool { return f.Container != "" || f.Seccomp }
+
+func (f *Facts) engine() string {
+	if f.Container != "" {
+		return "the container engine (" + f.Container + ")"
+	}
+	return "a seccomp filter of whatever started this process"
+}
+
+// engineRemedy is how to start the surrounding container so that boxes can be made in it.
+func engineRemedy(f *Facts) string {
+	root := ""
+	if f.UID == 0 {
+		root = " --cap-add SYS_ADMIN"
+	}
+	switch f.Container {
+	case "podman":
+		return "start the container with: podman run --security-opt seccomp=unconfined --security-opt unmask=ALL --security-opt label=disable" + root + " …"
+	case "lxc":
+		return "on the host: lxc config set CONTAINER security.nesting=true && lxc restart CONTAINER"
+	case "kubernetes":
+		return "in the pod: securityContext: {procMount: Unmasked, seccompProfile: {type: Unconfined}} and hostUsers: false"
+	case "":
+		return "run skillbox outside of what filters its system calls"
+	}
+	return "start the container with: docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined" + root + " …"
+}
+
+// procMount judges the mount of a fresh /proc: where an engine has covered a part of the one at hand, the kernel refuses
+// another to a user namespace that would uncover it (mount_too_revealing).
+func procMount(f *Facts) []Finding {
+	const name, need = "fresh /proc", "skillboxd's and every box's own view of processes"
+	t := f.Tries["proc"]
+	switch {
+	case !f.capable() || !t.Tried || t.Call == "clone":
+		return nil // said above
+	case t.worked():
+		return good(name, need, "can be mounted")
+	case t.Errno == unix.EPERM && f.Container == "":
+		return fail(name, need, "find what is mounted below /proc and unmount it: grep ' /proc/' /proc/self/mountinfo", "the kernel refuses it (%v): something covers a part of /proc", t)
+	case t.Errno == unix.EPERM || t.Errno == unix.EACCES:
+		return fail(name, need, engineRemedy(f), "%s masks a part of /proc, so the kernel refuses a fresh one (%v)", f.engine(), t)
+	}
+	return fail(name, need, "look for what refuses it: dmesg | tail", "%v", t)
+}
+
+// mounts judges the other file systems of a box.
+func mounts(f *Facts) []Finding {
+	const name, need = "file systems", "a box's tree: tmpfs, overlay for bundles, cgroup2 over the host's"
+	tries := []struct{ attempt, what, remedy string }{
+		{"mounts", "tmpfs with the new mount calls", "look for what refuses it: dmesg | tail"},
+		{"overlay", "overlay", "sudo modprobe overlay; from Linux 5.11 on, user namespaces may mount it"},
+		{"cgroup2", "cgroup2", "use a kernel with CONFIG_CGROUPS=y, and mount sysfs on /sys"},
+	}
+	var names []string
+	for _, m := range tries {
+		t := f.Tries[m.attempt]
+		switch {
+		case !f.capable() || !t.Tried || t.Call == "clone":
+			return nil // said above
+		case t.worked():
+			names = append(names, m.what)
+		case f.contained() && (t.Errno == unix.EPERM || t.Errno == unix.EACCES):
+			return fail(name, need, engineRemedy(f), "%s refuses %s (%v)", f.engine(), m.what, t)
+		default:
+			return fail(name, need, m.remedy, "%s: %v", m.what, t)
+		}
+	}
+	return good(name, need, "%s", strings.Join(names, ", "))
+}
+
+// missingProgram is the root of whatever else fails.
+func (f *Facts) missingProgram() bool {
+	for _, p := range f.Programs {
+		if p.Path == "" {
+			return true
+		}
+	}
+	return false
+}
+
+func programs(f *Facts) []Finding {
+	const name, need = "programs", "skillbox starts skillboxd, which starts skillbox-init inside the box"
+	var details []string
+	for _, p := range f.Programs {
+		switch {
+		case p.Path == "":
+			return fail(name, need, "install skillbox, skillboxd and skillbox-init in one directory (make build makes all three)", "%s", p.Error)
+		case p.NoExec:
+			return fail(name, need, "install skillbox on a file system that is mounted without noexec", "%s lies on a noexec mount", p.Path)
+		case p.Mode&0o001 == 0 && (p.Name != "skillbox" || f.mode() == modeRoot):
+			return fail(name, need, "sudo chmod 0755 "+p.Path, "%s cannot be executed by others: the sandbox's user runs it", p.Path)
+		case p.Error != "":
+			return fail(name, need, "install skillbox, skillboxd and skillbox-init from one build", "%s", p.Error)
+		case p.Version != f.Programs[0].Version:
+			return fail(name, need, "install skillbox, skillboxd and skillbox-init from one build", "%s is version %s, skillbox is %s", p.Path, p.Version, f.Programs[0].Version)
+		}
+		details = append(details, p.Path)
+	}
+	if len(details) == 0 {
+		return nil
+	}
+	first := f.Programs[0]
+	return good(name, need, "three of version %s in %s (%s)", first.Version, filepath.Dir(first.Path), first.Filesystem)
+}
+
+// idMapped judges whether root can give files of these places to a box.
+func idMapped(f *Facts) []Finding {
+	const name, need = "idmapped mounts", "bundles and files of a policy for root's boxes"
+	var found []Finding
+	for _, m := range f.IDMap {
+		switch {
+		case m.Try.worked():
+			found = append(found, good(name, need, "%s (%s)", m.Path, m.Filesystem)...)
+		case m.Try.failed() && m.Try.Call != "clone": // which is said above
+			found = append(found, warn(name, need, "keep bundles on ext4, xfs or btrfs, or run skillbox as an ordinary user",
+				"%s (%s) cannot be given to a box of root's (%v)", m.Path, m.Filesystem, m.Try)...)
+		}
+	}
+	return found
+}
+
+// noGroups is true of every host until boxes get a cgroup.
+const noGroups = "a policy that names cpu, memory or pids is refused (unless best-effort): this version makes no cgroups; defaults are held by other means"
+
+func controlGroups(f *Facts) []Finding {
+	const name, need = "cgroups", "resources.cpu, memory and pids named in a policy"
+	c := f.Cgroup
+	switch {
+	case c.Kind == "":
+		return nil
+	case c.Kind != "unified":
+		what := map[string]string{"v1": "version 1", "hybrid": "version 1 with an empty version 2 beside it", "none": "missing"}[c.Kind]
+		return warn(name, need, "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line", "control groups are %s; %s", what, noGroups)
+	case c.Write.failed() && f.Container != "":
+		return warn(name, need, "start the container with --cgroupns=private and a writable /sys/fs/cgroup", "version 2, not writable in this container (%v); %s", c.Write, noGroups)
+	case c.Write.failed() && f.UID != 0 && !c.UserManager:
+		return warn(name, need, "sudo loginctl enable-linger "+userName(f)+"\nlog in again", "version 2, but this session has no systemd user manager and so no group of its own; %s", noGroups)
+	case c.Write.failed():
+		return warn(name, need, "run skillbox from a systemd login, or from a unit with Delegate=yes", "version 2, %s is not writable (%v); %s", c.Dir, c.Write, noGroups)
+	}
+	if missing := c.lacks("cpu", "memory", "pids"); len(missing) > 0 {
+		remedy := "add Delegate=yes to the systemd unit that runs this"
+		if f.UID != 0 {
+			remedy = "sudo mkdir -p /etc/systemd/system/user@.service.d\n" +
+				"printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf\nsudo systemctl daemon-reload\nlog in again"
+		}
+		return warn(name, need, remedy, "version 2, without the controllers %s; %s", strings.Join(missing, ", "), noGroups)
+	}
+	return good(name, need, "version 2 with %s; %s", strings.Join(c.Controllers, ", "), noGroups)
+}
+
+func userName(f *Facts) string {
+	if f.User != "" {
+		return f.User
+	}
+	return fmt.Sprint(f.UID)
+}
+
+func hostFile(f *Facts) []Finding {
+	const name, need = "host policy", "the administrator's ceiling for every skill"
+	h := f.HostFile
+	switch {
+	case h == nil && (f.HostErr == "" || f.missingProgram()):
+		return nil
+	case h == nil:
+		return fail(name, need, "install skillbox, skillboxd and skillbox-init from one build", "skillboxd could not be asked: %s", f.HostErr)
+	case !h.Exists:
+		return good(name, need, "%s does not exist: no ceiling", h.Path)
+	case len(h.Errors) > 0:
+		return fail(name, need, "skillbox policy check "+h.Path, "%s", lines(h.Errors))
+	case h.UID != 0:
+		return warn(name, need, "sudo chown root "+h.Path, "%s belongs to uid %d, not to root", h.Path, h.UID)
+	}
+	return good(name, need, "%s holds. It is advice: where skillbox starts its own skillboxd, the caller could start another", h.Path)
+}
+
+func lines(errs []*helper.Error) string {
+	var text []string
+	for _, e := range errs {
+		text = append(text, e.Error())
+	}
+	return strings.Join(text, "; ")
+}
+
+// box judges the proof: a real one.
+func box(f *Facts) []Finding {
+	const name, need = "a real box", "everything"
+	switch b := f.Box; {
+	case !b.Tried || (!b.Held && f.missingProgram()):
+		return nil
+	case b.Held:
+		return good(name, need, "`true` ran in one, %s: prepare %.1f ms, run %.1f ms", b.Mode, b.PrepareMS, b.RunMS)
+	default:
+		remedy := "follow the remedies above, then run doctor again"
+		if b.Hint != "" {
+			remedy = b.Hint
+		}
+		return fail(name, need, remedy, "%s", b.Error)
+	}
+}
+
+func boxLimits(f *Facts) []Finding {
+	const name, need = "limits", "that a hostile skill ends"
+	var held []string
+	for _, b := range f.Holds {
+		if !b.Tried {
+			continue
+		}
+		if !b.Held {
+			why := "ended with verdict " + b.Verdict
+			if b.Error != "" {
+				why += " (" + b.Error + ")"
+			}
+			return fail(name, need, "report this with the output of skillbox doctor --json", "%s did not hold: the box %s", b.Name, why)
+		}
+		held = append(held, b.Name)
+	}
+	if len(held) == 0 {
+		return nil
+	}
+	return good(name, need, "%s hold, each tried in a box", strings.Join(held, ", "))
+}

@@ -1,0 +1,23 @@
+package helper
+
+// Text answers OpPolicySchema and OpPolicyInit.
+type Text struct {
+	Text string `json:"text"`
+}
+
+// PolicyChecked answers OpPolicyCheck: what the policy says with its defaults, or everything that is wrong with it.
+type PolicyChecked struct {
+	File   string   `json:"file"`
+	Valid  bool     `json:"valid"`
+	Errors []*Error `json:"errors"`
+	Policy string   `json:"policy,omitempty"`
+	Digest string   `json:"digest,omitempty"`
+}
+
+// HostFile answers OpDoctor: the administrator's ceiling for the whole host, as skillboxd reads it.
+type HostFile struct {
+	Path   string   `json:"path"`
+	Exists bool     `json:"exists"`
+	UID    int      `json:"uid"` // who owns it
+	Errors []*Error `json:"errors"`
+}
