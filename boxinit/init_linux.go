@@ -13,33 +13,41 @@ import (
 )
 
 // Main is the whole life of init; it does not return. The exit code only matters when the socket is gone: nobody reads it otherwise.
+// It must be called on the process's first thread, with the goroutine locked to it. That thread then sleeps for good, for it must
+// never block a signal, as the Go runtime does for a moment around fork and clone: a signal that the first thread blocks is not
+// dropped as one for pid 1, but queued, and then kills by way of any other thread (complete_signal in the kernel's signal.c).
 func Main() {
+	if unix.Gettid() != os.Getpid() {
+		os.Exit(125)
+	}
 	// Not dumpable: /proc/1 then belongs to the host's root and the skill cannot read its environment, memory or descriptors.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		os.Exit(125)
 	}
 	dropSignals()
-	conn := wire.FromFD(Socket)
-	if err := prepare(conn); err != nil {
-		os.Exit(125)
-	}
-	if err := serve(conn); err != nil {
-		os.Exit(125)
-	}
-	os.Exit(0)
+	go func() {
+		conn := wire.FromFD(Socket)
+		if err := prepare(conn); err != nil {
+			os.Exit(125)
+		}
+		if err := serve(conn); err != nil {
+			os.Exit(125)
+		}
+		os.Exit(0)
+	}()
+	select {}
 }
 
-// dropSignals gives the signals that end a Go program back to the kernel, which drops them: pid 1 of a namespace gets no signal
-// from inside whose action is the default (pid_namespaces(7)). The Go runtime's own handlers would let the skill end init with
-// kill(1, SIGTERM) or SIGSEGV. Ignoring would be inherited by the skill, and signal.Notify costs 3 ms for all of them.
+// dropSignals gives every signal back to the kernel, which drops it: pid 1 of a namespace gets no signal from inside whose action
+// is the default (pid_namespaces(7)). The Go runtime's own handlers would let the skill end init with kill(1, SIGTERM), and even
+// a harmless one blocks all signals while it runs, see Main. Ignoring would be inherited by the skill, and signal.Notify costs
+// 3 ms. What the runtime loses is preemption of goroutines that never call anything; init has none.
 func dropSignals() {
-	for _, s := range []unix.Signal{
-		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV,
-		unix.SIGPIPE, unix.SIGALRM, unix.SIGTERM, unix.SIGSTKFLT, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGSYS,
-	} {
+	const last = 64
+	for s := uintptr(1); s <= last; s++ {
 		var byDefault [4]uint64 // struct sigaction: handler, flags, restorer, mask of 8 bytes
-		// It fails for numbers that do not exist only.
-		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
+		// It fails for SIGKILL and SIGSTOP, whose action is the default anyway.
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
 	}
 }
 

@@ -2,6 +2,7 @@ package boxinit
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -175,7 +176,8 @@ func tryRootWrite() string {
 		unix.Close(fd)
 		return "written"
 	}
-	if errno, ok := err.(unix.Errno); ok {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
 		return unix.ErrnoName(errno)
 	}
 	return err.Error()

@@ -108,8 +108,11 @@ func capabilities(f *Facts) []Finding {
 		name string
 		bit  int
 	}{
-		{"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN}, {"CAP_SETUID", unix.CAP_SETUID}, {"CAP_SETGID", unix.CAP_SETGID},
-		{"CAP_CHOWN", unix.CAP_CHOWN}, {"CAP_DAC_OVERRIDE", unix.CAP_DAC_OVERRIDE},
+		{"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN},
+		{"CAP_SETUID", unix.CAP_SETUID},
+		{"CAP_SETGID", unix.CAP_SETGID},
+		{"CAP_CHOWN", unix.CAP_CHOWN},
+		{"CAP_DAC_OVERRIDE", unix.CAP_DAC_OVERRIDE},
 	} {
 		if !f.can(c.bit) {
 			missing = append(missing, c.name)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"golang.org/x/sys/unix"
+
 	"skillbox/wire"
 )
 
@@ -37,7 +39,8 @@ func (p *Process) Do(r *Request, fds []int, environ func(name string) (string, b
 		case reply.Plan != nil:
 			return &Answer{Plan: reply.Plan}, nil
 		case reply.Granted != nil:
-			if err := p.Conn.Send(Message{Values: valuesFor(reply.Granted, environ)}); err != nil {
+			// EPIPE: skillboxd has ended meanwhile, and its answer, which says why, waits to be received.
+			if err := p.Conn.Send(Message{Values: valuesFor(reply.Granted, environ)}); err != nil && !errors.Is(err, unix.EPIPE) {
 				return nil, fmt.Errorf("helper: %w", err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -64,11 +65,28 @@ func Spawn() (*Process, error) {
 	return p, nil
 }
 
-// Close ends the connection, which ends the run if there still is one, and waits for skillboxd.
+// ErrUnended says that skillboxd is dying and cannot: it waits in the kernel for a file system whose server does not answer, which
+// no signal interrupts. It is gone when that file system is.
+var ErrUnended = errors.New("helper: skillboxd cannot end before a file system answers that it waits for: a FUSE or network mount hangs")
+
+// patience is how long Close waits for the end of a skillboxd that has been told to.
+const patience = 3 * time.Second
+
+// Close ends the connection, which ends the run if there still is one, and waits for skillboxd. ErrUnended is for one that cannot
+// be waited for.
 func (p *Process) Close() error {
 	err := p.Conn.Close()
-	_, waitErr := p.process.Wait()
-	return errors.Join(err, waitErr)
+	waited := make(chan error, 1)
+	go func() {
+		_, err := p.process.Wait()
+		waited <- err
+	}()
+	select {
+	case waitErr := <-waited:
+		return errors.Join(err, waitErr)
+	case <-time.After(patience):
+		return errors.Join(err, ErrUnended)
+	}
 }
 
 // Find looks beside our own binary, then where packages install it; never in PATH or an environment variable, which are the

@@ -166,7 +166,7 @@ func buildPrograms(dir string) error {
 		}
 		return os.WriteFile(filepath.Join(binDir, "probe"), data, 0o755)
 	}
-	c := exec.Command("go", "build", "-o", filepath.Join(binDir, "probe"), "./probe")
+	c := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(binDir, "probe"), "./probe")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := c.CombinedOutput()
 	if err != nil {
@@ -244,7 +244,7 @@ func (c call) run(t *testing.T) *helper.Result {
 	}
 	bundle := c.bundle
 	if bundle == "" {
-		bundle = c.mode.probeBundle(t)
+		bundle = c.mode.sharedBundle(t)
 	}
 	args = append(args, bundle)
 	if len(c.words) > 0 {
@@ -364,6 +364,25 @@ func (m mode) bundleOf(t *testing.T, files map[string]string) string {
 func (m mode) probeBundle(t *testing.T) string {
 	t.Helper()
 	dir := m.dir(t)
+	data, err := os.ReadFile(filepath.Join(binDir, "probe"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write(t, filepath.Join(dir, "probe"), string(data), 0o755)
+	return dir
+}
+
+// sharedBundle is a probeBundle that all calls of a mode share which name no bundle; tests cannot get at it to change it.
+func (m mode) sharedBundle(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(filepath.Dir(binDir), "bundle-"+string(m))
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	m.own(t, dir)
 	data, err := os.ReadFile(filepath.Join(binDir, "probe"))
 	if err != nil {
 		t.Fatal(err)

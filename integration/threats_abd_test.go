@@ -19,8 +19,17 @@ import (
 	"skillbox/helper"
 )
 
-// inNamespaces runs an attempt as root of namespaces of its own, under no other layer of a box: what is refused inside must be
-// possible here, or the attempt proves nothing. Only for what does no harm outside them.
+// beside runs an attempt of the probe outside any box, as the mode's user: what is refused inside must be possible there, or the
+// attempt proves nothing. Only for what does no harm.
+func (m mode) beside(t *testing.T, got any, attempt ...string) {
+	t.Helper()
+	c := exec.Command(filepath.Join(binDir, "probe"), attempt...)
+	c.Dir = "/"
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: m.credential()}
+	decodeProbe(t, c, got)
+}
+
+// inNamespaces runs an attempt as root of namespaces of its own outside any box, under no other layer of one.
 func inNamespaces(t *testing.T, got any, attempt ...string) {
 	t.Helper()
 	c := exec.Command(filepath.Join(binDir, "probe"), attempt...)
@@ -29,12 +38,19 @@ func inNamespaces(t *testing.T, got any, attempt ...string) {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
 	}
+	decodeProbe(t, c, got)
+}
+
+func decodeProbe(t *testing.T, c *exec.Cmd, got any) {
+	t.Helper()
+	var stderr strings.Builder
+	c.Stderr = &stderr
 	out, err := c.Output()
 	if err != nil {
-		t.Fatalf("probe %v in namespaces: %v", attempt, err)
+		t.Fatalf("probe %v outside: %v: %s", c.Args[1:], err, stderr.String())
 	}
 	if err := json.Unmarshal(out, got); err != nil {
-		t.Fatalf("probe %v in namespaces: %v: %q", attempt, err, out)
+		t.Fatalf("probe %v outside: %v: %q", c.Args[1:], err, out)
 	}
 }
 
@@ -313,12 +329,6 @@ func number(t *testing.T, text string) int {
 func parentOf(t *testing.T, pid int) int { return number(t, statusOf(t, pid, "PPid")[0]) }
 func ownerOf(t *testing.T, pid int) int  { return number(t, statusOf(t, pid, "Uid")[0]) }
 
-// innerPID is a process's number in the innermost pid namespace that it is in.
-func innerPID(t *testing.T, pid int) int {
-	all := statusOf(t, pid, "NSpid")
-	return number(t, all[len(all)-1])
-}
-
 func globbed(t *testing.T, pattern string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
@@ -339,4 +349,15 @@ func (m mode) controlled(t *testing.T, terminal *os.File, args ...string) int {
 		t.Fatal(err)
 	}
 	return c.ProcessState.ExitCode()
+}
+
+// oneID tells whether the mode's user has a single id, which is then uid 0 of the box's user namespace.
+func (m mode) oneID(t *testing.T) bool {
+	t.Helper()
+	if os.Getuid() == 0 {
+		return m == singleID
+	}
+	var status map[string]string
+	call{mode: m}.probe(t, &status, "status")
+	return strings.HasPrefix(status["Uid"], "0\t")
 }

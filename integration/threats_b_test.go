@@ -21,6 +21,7 @@ import (
 func TestThreat24UsernsUnshare(t *testing.T) {
 	var could map[string]string
 	inNamespaces(t, &could, "unshare")
+	delete(could, "unshare pid") // the Go runtime cannot go on in such a process
 	all(t, could, "ok")
 	inEachMode(t, func(t *testing.T, m mode) {
 		all(t, call{mode: m}.attempts(t, "unshare"), "EPERM")
@@ -69,7 +70,7 @@ func TestThreat25UsernsClone(t *testing.T) {
 func TestThreat27NestedUsernsNftables(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		could := map[string]string{}
-		m.outside(t, "/", &could, "in-new-namespaces", "netfilter-table")
+		m.beside(t, &could, "in-new-namespaces", "netfilter-table")
 		if could["namespaces"] != "ok" || could["nft add table"] != "ok" {
 			t.Logf("outside: %v", could)
 		}
@@ -81,7 +82,7 @@ func TestThreat27NestedUsernsNftables(t *testing.T) {
 func TestThreat28NestedUsernsTc(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		could := map[string]string{}
-		m.outside(t, "/", &could, "in-new-namespaces", "traffic-control")
+		m.beside(t, &could, "in-new-namespaces", "traffic-control")
 		wantAnswers(t, could, map[string]string{"namespaces": "ok", "ip address add": "ok"})
 		all(t, call{mode: m}.attempts(t, "in-new-namespaces", "traffic-control"), "EPERM")
 		// Nor in the namespace that the box has.
@@ -115,12 +116,13 @@ func TestThreat30SetnsAny(t *testing.T) {
 func TestThreat31CapsAllZero(t *testing.T) {
 	var could map[string]map[string]string
 	inNamespaces(t, &could, "raise-capabilities")
-	if strings.Trim(could["after"]["CapPrm"], "0") == "" || could["tries"]["capset inheritable CAP_CHOWN"] != "ok" {
+	if strings.Trim(could["before"]["CapPrm"], "0") == "" || could["child"]["CapBnd"] == "0000000000000000" {
 		t.Errorf("outside: %v", could["tries"])
 	}
 	inEachMode(t, func(t *testing.T, m mode) {
 		var got map[string]map[string]string
 		call{mode: m}.probe(t, &got, "raise-capabilities")
+		one := m.oneID(t)
 		for try, a := range got["tries"] {
 			if a != "EPERM" && try != "drop no_new_privs" || a == "ok" {
 				t.Errorf("%s: %s", try, a)
@@ -130,7 +132,7 @@ func TestThreat31CapsAllZero(t *testing.T) {
 			if who == "tries" {
 				continue
 			}
-			if who == "child as uid 0" && m != singleID {
+			if who == "child as uid 0" && !one {
 				if status["error"] != "EPERM" {
 					t.Errorf("became uid 0: %v", status)
 				}
@@ -142,7 +144,7 @@ func TestThreat31CapsAllZero(t *testing.T) {
 				}
 			}
 		}
-		if len(got) != 4 {
+		if len(got) != 5 {
 			t.Errorf("got %v", got)
 		}
 	})
@@ -172,8 +174,8 @@ func TestThreat36ChrootPivot(t *testing.T) {
 	})
 	var could map[string]map[string]string
 	inNamespaces(t, &could, "raise-capabilities") // chroot itself would need a directory of the host's; its capability is enough
-	if prm, err := strconv.ParseUint(could["after"]["CapPrm"], 16, 64); err != nil || prm&(1<<unix.CAP_SYS_CHROOT) == 0 {
-		t.Errorf("outside, not even the capability for chroot is there: %v", could["after"])
+	if prm, err := strconv.ParseUint(could["before"]["CapPrm"], 16, 64); err != nil || prm&(1<<unix.CAP_SYS_CHROOT) == 0 {
+		t.Errorf("outside, not even the capability for chroot is there: %v", could["before"])
 	}
 }
 
@@ -221,15 +223,13 @@ func TestThreat39PidnsSignals(t *testing.T) {
 		pid := strconv.Itoa(victim.Process.Pid)
 		got := call{mode: m}.attempts(t, "kill", pid)
 		all(t, got, "ESRCH")
-		wantAnswers(t, call{mode: m}.attempts(t, "guess-pids"), map[string]string{"asked": "ok"})
 		all(t, call{mode: m}.attempts(t, "guess-pids"), "ok")
-		r := call{mode: m}
-		wantAnswers(t, r.attempts(t, "signal-init"), map[string]string{"own child": "killed", "init": "ok"})
+		wantAnswers(t, call{mode: m}.attempts(t, "signal-init"), map[string]string{"own child": "killed", "init": "ok"})
 		if err := victim.Process.Signal(unix.Signal(0)); err != nil {
 			t.Errorf("the user's process outside did not survive: %v", err)
 		}
 		var could map[string]string
-		m.outside(t, "/", &could, "kill", pid)
+		m.beside(t, &could, "kill", pid)
 		if could["kill "+pid] != "ok" {
 			t.Errorf("outside: %v", could)
 		}
@@ -258,10 +258,7 @@ func TestThreat40CrossSandboxUid(t *testing.T) {
 		}
 		appears(t, filepath.Join(share, "ready"))
 		pid := pidOf(t, "/skill/probe", "victim", "/share/ready")
-		inside := innerPID(t, pid)
-		// The attacker's own processes are few and have small numbers too, so the victim's inner number may be one of them: it is
-		// only guessed at where nobody else has it.
-		got := call{mode: m, bundle: bundle}.attempts(t, "neighbour", strconv.Itoa(pid), "4000"+strconv.Itoa(inside))
+		got := call{mode: m, bundle: bundle}.attempts(t, "neighbour", strconv.Itoa(pid))
 		for try, a := range got {
 			want := "ESRCH"
 			switch {
@@ -311,12 +308,7 @@ func TestThreat42Pid1SignalMask(t *testing.T) {
 		// Init drops whatever the skill sends; the skill's own end still counts.
 		got := call{mode: m}.attempts(t, "signal-init")
 		wantAnswers(t, got, map[string]string{"init": "ok", "pidfd_open 1": "ok"})
-		// A skill that makes init crash ends its own box, all of it, and the result says so.
-		r := call{mode: m, words: []string{"/bin/sh", "-c", "sleep 1000 & exec /skill/probe crash-init"}}.run(t)
-		if r.Success || r.Verdict != helper.Signaled || r.Signal != "SIGKILL" {
-			t.Errorf("init crashed: %s %s %d, %q", r.Verdict, r.Signal, r.ExitCode, r.Stdout)
-		}
-		// So does the death of init by the host's hand.
+		// The death of init, which only the host can bring about, ends the box, all of it, and the result says so.
 		end := call{mode: m, words: []string{"/bin/sh", "-c", "sleep 1000 & exec sleep 1001"}}.begin(t)
 		for range 400 {
 			if parent := parentOf(t, pidOf(t, "sleep", "1001")); parent > 1 {

@@ -47,26 +47,19 @@ func TestThreat82CorePattern(t *testing.T) {
 			}
 			t.Errorf("%s: %s", p, a)
 		}
-		if got["/proc/sys/kernel/core_pattern"] != "EROFS" {
-			t.Errorf("core_pattern: %s", got["/proc/sys/kernel/core_pattern"])
-		}
 		// Nothing else of /proc that is not a process's own can be opened for writing.
 		others := call{mode: m}.attempts(t, "proc-writable", "/proc")
 		delete(others, "tried")
 		for p, a := range others {
-			if !harmlessInProc(p, a) {
-				t.Errorf("%s: %s", p, a)
+			// Whoever may read how busy the machine is may also ask to be woken when it is: psi triggers (Linux 6.4).
+			if a == "opened" && !strings.HasPrefix(p, "/proc/pressure/") {
+				t.Errorf("%s can be opened for writing", p)
 			}
 		}
 	})
 	if after, err := os.ReadFile(theMachinesHandles[0]); err != nil || string(after) != string(before) {
 		t.Errorf("core_pattern is now %q: %v", after, err)
 	}
-}
-
-// harmlessInProc: what is refused in other words than the usual.
-func harmlessInProc(path, a string) bool {
-	return a == "EPERM" || a == "EIO" || a == "ENOENT"
 }
 
 func TestThreat84ReleaseAgent(t *testing.T) {
@@ -86,7 +79,7 @@ func TestThreat84ReleaseAgent(t *testing.T) {
 	})
 	for _, e := range globbed(t, "/sys/fs/cgroup/*/cgroup.procs") {
 		var could map[string]string
-		asRoot.outside(t, "/", &could, "find", filepath.Dir(e), "cgroup.procs")
+		asRoot.beside(t, &could, "find", filepath.Dir(e), "cgroup.procs")
 		if could[e] != "found" {
 			t.Errorf("outside, the walk does not find %s: %v", e, could)
 		}
@@ -118,7 +111,7 @@ func TestThreat85CoredumpToHost(t *testing.T) {
 func TestThreat87CgroupPathLeak(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		var got map[string]string
-		call{mode: m}.probe(t, &got, "read", "/proc/self/cgroup", "/proc/1/cgroup", "/proc/self/cpuset", "/proc/1/cpuset", "/proc/self/task/1/cgroup")
+		call{mode: m}.probe(t, &got, "read", "/proc/self/cgroup", "/proc/1/cgroup", "/proc/self/cpuset", "/proc/1/cpuset", "/proc/thread-self/cgroup")
 		for path, text := range got {
 			text, ok := strings.CutPrefix(text, "read: ")
 			for line := range strings.Lines(text) {
@@ -164,7 +157,7 @@ func TestThreat90PowerThermalSide(t *testing.T) {
 			"/sys/class/hwmon/hwmon0/temp1_input", "/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "/sys/firmware/acpi", "/dev/cpu/0/msr", "/dev/cpu_dma_latency",
 			"/dev/mem", "/dev/port", "/dev/kmsg", "/dev/kvm", "/dev/net/tun", "/dev/fuse"), "ENOENT")
 		var got map[string]string
-		call{mode: m}.probe(t, &got, "read", "/proc/interrupts", "/proc/timer_list", "/proc/acpi/wakeup", "/proc/diskstats", "/proc/latency_stats", "/proc/kallsyms", "/proc/modules")
+		call{mode: m}.probe(t, &got, "read", "/proc/interrupts", "/proc/timer_list", "/proc/acpi/wakeup", "/proc/latency_stats", "/proc/sched_debug", "/proc/kcore")
 		for p, text := range got {
 			if text != "read: " && text != "ENOENT" && text != "EACCES" {
 				t.Errorf("%s: %.60s", p, text)
@@ -185,9 +178,9 @@ func TestThreat91SysfsAbsent(t *testing.T) {
 		}
 		var mounts map[string]string
 		call{mode: m}.probe(t, &mounts, "read", "/proc/self/mountinfo")
-		for _, kind := range []string{"sysfs", "cgroup", "debugfs", "securityfs", "tracefs", "bpf", "devtmpfs"} {
+		for _, kind := range []string{"sysfs", "cgroup", "debugfs", "securityfs", "tracefs", "bpf"} {
 			for line := range strings.Lines(mounts["/proc/self/mountinfo"]) {
-				if _, after, ok := strings.Cut(line, " - "); ok && strings.HasPrefix(after, kind) && !strings.Contains(line, " /dev/") {
+				if _, after, ok := strings.Cut(line, " - "); ok && strings.HasPrefix(after, kind) {
 					t.Errorf("mounted: %s", line)
 				}
 			}
@@ -222,7 +215,7 @@ func TestThreat93MknodDevices(t *testing.T) {
 		c := call{mode: m, policy: basePolicy(base, "filesystem: {write: [{host: "+shared+", path: /shared}]}\n")}
 		all(t, c.attempts(t, "open", "/data/zero", "/shared/zero"), "EACCES")
 		var could map[string]string
-		m.outside(t, "/", &could, "open", filepath.Join(shared, "zero"))
+		m.beside(t, &could, "open", filepath.Join(shared, "zero"))
 		if could[filepath.Join(shared, "zero")] != "ok" {
 			t.Logf("outside: %v: is the directory mounted nodev?", could)
 		}
@@ -311,7 +304,11 @@ func TestThreat96RealTty(t *testing.T) {
 func TestThreat97OomAdj(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		got := call{mode: m}.attempts(t, "oom")
-		wantAnswers(t, got, map[string]string{"self -1000": "EACCES", "self -1": "EACCES", "old -17": "EACCES", "init 1000": "EACCES", "init -1000": "EACCES", "self 500": "ok"})
+		want := map[string]string{"self -1000": "EACCES", "self -1": "EACCES", "old -17": "EACCES", "init 1000": "EACCES", "init -1000": "EACCES", "self 500": "ok"}
+		if m.oneID(t) {
+			delete(want, "init 1000") // its own box's end, see TestThreat4InitFds
+		}
+		wantAnswers(t, got, want)
 	})
 }
 
@@ -336,7 +333,7 @@ func TestThreat99SensitiveFileWalk(t *testing.T) {
 		m.own(t, bundle)
 		m.probeAt(t, filepath.Join(bundle, "probe"))
 		var could map[string]string
-		m.outside(t, "/", &could, append([]string{"find", home}, names...)...)
+		m.beside(t, &could, append([]string{"find", home}, names...)...)
 		if len(could) < len(decoys) {
 			t.Errorf("outside, the walk found %v", could)
 		}
@@ -352,7 +349,7 @@ func TestThreat99SensitiveFileWalk(t *testing.T) {
 		}
 		var lists map[string][]string
 		c.probe(t, &lists, "list", "/", "/home", "/run", "/var", "/home/skill", "/tmp", "/input", "/run/secrets")
-		for dir, want := range map[string]string{"/home": "skill", "/run": "secrets skillbox", "/var": "tmp", "/home/skill": "", "/tmp": "", "/input": "", "/run/secrets": ""} {
+		for dir, want := range map[string]string{"/home": "skill", "/run": "input secrets skillbox", "/var": "tmp", "/home/skill": "", "/tmp": "", "/input": "", "/run/secrets": ""} {
 			if strings.Join(lists[dir], " ") != want {
 				t.Errorf("%s holds %v", dir, lists[dir])
 			}

@@ -45,26 +45,26 @@ func wantVerdict(t *testing.T, r *helper.Result, verdict string, code int) {
 	}
 }
 
+// One process ignores what can be ignored, one is stopped, one is a shell with a trap.
 func TestThreat168IgnoreSigterm(t *testing.T) {
-	for _, who := range []struct{ name, script string }{
-		{"a shell", "trap '' TERM INT HUP QUIT; echo ready; while :; do sleep 1; done\n"},
-		{"every signal, and its children", "./probe ignore-signals & exec ./probe ignore-signals\n"},
-		{"stopped", "echo ready; kill -STOP $$\n"},
-	} {
-		t.Run(who.name, func(t *testing.T) {
-			inEachMode(t, func(t *testing.T, m mode) {
-				bundle := m.probeBundle(t)
-				m.write(t, filepath.Join(bundle, "main.sh"), "#!/bin/sh\n"+who.script, 0o755)
-				within(t, time.Second+graceTime+slack, func() {
-					r := call{mode: m, bundle: bundle, flags: []string{"--timeout", "1s"}, words: []string{"./main.sh"}}.run(t)
-					wantVerdict(t, r, helper.TimedOut, helper.CodeTimedOut)
-					if !strings.Contains(r.Stdout, "ready") {
-						t.Errorf("the skill never ignored anything: %q", r.Stdout)
-					}
-				})
-			})
+	const script = `#!/bin/sh
+trap '' TERM INT HUP QUIT
+./probe ignore-signals &
+sh -c 'kill -STOP $$' &
+echo shell
+while :; do sleep 1; done
+`
+	inEachMode(t, func(t *testing.T, m mode) {
+		bundle := m.probeBundle(t)
+		m.write(t, filepath.Join(bundle, "main.sh"), script, 0o755)
+		within(t, time.Second+graceTime+slack, func() {
+			r := call{mode: m, bundle: bundle, flags: []string{"--timeout", "1s"}, words: []string{"./main.sh"}}.run(t)
+			wantVerdict(t, r, helper.TimedOut, helper.CodeTimedOut)
+			if !strings.Contains(r.Stdout, "shell\n") || !strings.Contains(r.Stdout, "ready\n") {
+				t.Errorf("the skill never ignored anything: %q", r.Stdout)
+			}
 		})
-	}
+	})
 }
 
 func TestASkillThatObeysSigtermEndsWithinItsGrace(t *testing.T) {
@@ -158,7 +158,9 @@ while True:  # in every process that comes of it
 	inEachMode(t, func(t *testing.T, m mode) {
 		bundle := m.bundleOf(t, map[string]string{"main.py": forking})
 		within(t, time.Second+graceTime+slack, func() {
-			r := call{mode: m, bundle: bundle, flags: []string{"--timeout", "1s"}, words: []string{"python3", "main.py"}}.run(t)
+			// The watchdog counts what forked processes share once for each: without more memory it would end this first.
+			r := call{mode: m, bundle: bundle, policy: "version: 1\nenforcement: best-effort\nresources: {memory: 2Gi}\n",
+				flags: []string{"--timeout", "1s"}, words: []string{"python3", "main.py"}}.run(t)
 			wantVerdict(t, r, helper.TimedOut, helper.CodeTimedOut)
 			if r.Stdout != "forking\n" {
 				t.Errorf("stdout %q", r.Stdout)
@@ -197,12 +199,15 @@ func TestThreat178ExitCodeSpoof(t *testing.T) {
 	})
 }
 
-// Init must outlive whatever the skill sends it, or the skill could choose its verdict.
+// Init must outlive whatever the skill sends it, or the skill could choose its verdict. What used to kill depended on the moment.
 func TestThreat178InitObeysNoSignal(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
-		got := call{mode: m}.attempts(t, "signal-init-every-way")
-		if got["kill 9"] != "ok" || got["sigqueue 11 -1"] != "ok" {
-			t.Errorf("the attempt was not made: kill 9 %s, sigqueue SIGSEGV %s", got["kill 9"], got["sigqueue 11 -1"])
+		bundle := m.probeBundle(t)
+		for range 10 {
+			got := call{mode: m, bundle: bundle}.attempts(t, "signal-init-every-way")
+			if got["kill 9"] != "ok" || got["sigqueue 11 -1"] != "ok" {
+				t.Errorf("the attempt was not made: kill 9 %s, sigqueue SIGSEGV %s", got["kill 9"], got["sigqueue 11 -1"])
+			}
 		}
 	})
 }

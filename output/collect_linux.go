@@ -39,6 +39,7 @@ type collector struct {
 	limits  Limits
 	seen    int // entries looked at
 	bytes   int64
+	names   int // bytes of the names of items
 	items   []Item
 	skipped []Skipped
 }
@@ -51,10 +52,18 @@ const (
 	maxSkipped = 100
 	// lookedAt is how many names of any kind are looked at for each file that may be taken.
 	lookedAt = 16
+	// maxName is what a path may have, as in a system call; maxNames bounds the report, which must fit in one message.
+	maxName  = 4095
+	maxNames = 256 << 10
+	// maxQuoted is what is shown of a name that was left behind.
+	maxQuoted = 512
 )
 
 func (c *collector) skip(name, format string, a ...any) {
 	if len(c.skipped) < maxSkipped {
+		if len(name) > maxQuoted {
+			name = name[:maxQuoted] + "…"
+		}
 		c.skipped = append(c.skipped, Skipped{strconv.Quote(name), fmt.Sprintf(format, a...)})
 	}
 }
@@ -139,6 +148,14 @@ func (c *collector) file(node int, full string, st *unix.Stat_t) error {
 		c.skip(full, "it has a second name (hard link)")
 		return nil
 	}
+	if len(full) > maxName {
+		c.skip(full, "its path is longer than %d bytes", maxName)
+		return nil
+	}
+	if c.names+len(full) > maxNames {
+		c.skip(full, "the names are longer than %d bytes together; nothing after this one was taken", maxNames)
+		return errFull
+	}
 	if len(c.items) >= c.limits.Files {
 		c.skip(full, "more than %d files; nothing after this one was taken", c.limits.Files)
 		return errFull
@@ -177,7 +194,7 @@ func (c *collector) copy(f *os.File, full string, size int64) error {
 	if err != nil {
 		return fmt.Errorf("output: %q: %w", full, err)
 	}
-	c.bytes += size
+	c.bytes, c.names = c.bytes+size, c.names+len(full)
 	c.items = append(c.items, Item{Name: full, Bytes: size, SHA256: hex.EncodeToString(sum.Sum(nil))})
 	return nil
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -165,12 +166,15 @@ func (g *granting) command() {
 // recheck reads the outcome as a policy file would be read: values that flags
 // set have not been, and an intersection may have grown too large.
 func (g *granting) recheck() {
-	if _, err := Parse(g.out.File, g.out.YAML()); err != nil {
-		for _, e := range err.(Errors) {
-			at := g.operator.Position(e.Field)
-			e.File, e.Line, e.Column = at.File, at.Line, at.Column
-			g.errs = append(g.errs, e)
-		}
+	_, err := Parse(g.out.File, g.out.YAML())
+	var problems Errors
+	if !errors.As(err, &problems) {
+		return // Parse fails with nothing else
+	}
+	for _, e := range problems {
+		at := g.operator.Position(e.Field)
+		e.File, e.Line, e.Column = at.File, at.Line, at.Column
+		g.errs = append(g.errs, e)
 	}
 }
 

@@ -190,8 +190,9 @@ func checkBase(s string) error {
 		if err := checkAbsolute(rest); err != nil {
 			return err
 		}
-		if rest == "/" {
-			return bad("name a directory made for it", "the host's / is no base")
+		// Below such a place a root file system may lie (/var/lib/containers/…), but the place itself is none.
+		if why, hard := hostRisk(rest); hard || parents[rest] != "" || sensitive[rest] != "" {
+			return bad("name a directory made for it", "%s is no base: %s", rest, why)
 		}
 		return nil
 	case kind == "image" && image.MatchString(rest):

@@ -27,7 +27,7 @@ func (t *Tree) mountBase(s *Spec) error {
 		return fmt.Errorf("rootfs: base %q is not available", s.Base)
 	}
 	for _, name := range topLevel {
-		if err := t.show("/"+name, name); err != nil {
+		if err := t.show(unix.AT_FDCWD, "/"+name, name); err != nil {
 			return err
 		}
 	}
@@ -40,7 +40,7 @@ func (t *Tree) mountBase(s *Spec) error {
 			return fmt.Errorf("rootfs: %s: %w", pattern, err)
 		}
 		for _, p := range paths {
-			if err := t.show(p, strings.TrimPrefix(p, "/")); err != nil {
+			if err := t.show(unix.AT_FDCWD, p, strings.TrimPrefix(p, "/")); err != nil {
 				return err
 			}
 		}
@@ -48,9 +48,9 @@ func (t *Tree) mountBase(s *Spec) error {
 	return nil
 }
 
-// show makes a path of the base appear: a symbolic link as the same link, anything else mounted read-only.
-func (t *Tree) show(source, target string) error {
-	fd, err := unix.Openat2(unix.AT_FDCWD, source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
+// show makes a path of the base, below dir, appear: a symbolic link as the same link, anything else mounted read-only or copied.
+func (t *Tree) show(dir int, source, target string) error {
+	fd, err := unix.Openat2(dir, source, &unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS})
 	if err == unix.ENOENT {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (t *Tree) show(source, target string) error {
 		return nil
 	case unix.S_IFDIR, unix.S_IFREG:
 		if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size <= maxCopy {
-			return t.copyFile(source, target)
+			return t.copyFile(fd, target)
 		}
 		return t.mountReadOnly(fd, source, target, st.Mode&unix.S_IFMT == unix.S_IFREG)
 	}
@@ -90,8 +90,9 @@ func (t *Tree) show(source, target string) error {
 // maxCopy is the size up to which copying a file is cheaper than mounting it, and than cloning that mount with every namespace.
 const maxCopy = 128 << 10
 
-func (t *Tree) copyFile(source, target string) error {
-	content, err := os.ReadFile(source)
+func (t *Tree) copyFile(source int, target string) error {
+	// Through the descriptor: the path may lead elsewhere by now.
+	content, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", source))
 	if err != nil {
 		return fmt.Errorf("rootfs: %w", err)
 	}
@@ -123,10 +124,21 @@ func (t *Tree) mountReadOnly(fd int, source, target string, file bool) error {
 	return t.place(mount, target, file)
 }
 
-// mountDirBase shows each top-level entry of a directory. What the box needs for itself must not be a link there: a path that we
-// are about to mount on would lead elsewhere.
+// mountDirBase shows each top-level entry of a directory, which is opened once and without following a link: it could be turned
+// while we work. What the box needs for itself must not be a link there: a path that we are about to mount on would lead elsewhere.
 func (t *Tree) mountDirBase(s *Spec, dir string) error {
-	entries, err := os.ReadDir(dir)
+	fd, err := unix.Openat2(unix.AT_FDCWD, dir, &unix.OpenHow{
+		Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err == unix.ELOOP {
+		return fmt.Errorf("rootfs: base %s: prohibited symbolic link in the path: %w", dir, err)
+	}
+	if err != nil {
+		return fmt.Errorf("rootfs: base %s: %w", dir, err)
+	}
+	base := os.NewFile(uintptr(fd), dir)
+	defer base.Close()
+	entries, err := base.ReadDir(-1)
 	if err != nil {
 		return fmt.Errorf("rootfs: base: %w", err)
 	}
@@ -142,7 +154,7 @@ func (t *Tree) mountDirBase(s *Spec, dir string) error {
 			continue
 		}
 		hasEtc = hasEtc || e.Name() == "etc"
-		if err := t.show(filepath.Join(dir, e.Name()), e.Name()); err != nil {
+		if err := t.show(fd, e.Name(), e.Name()); err != nil {
 			return err
 		}
 	}

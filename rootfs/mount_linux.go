@@ -75,7 +75,7 @@ const readOnly = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_AT
 // meant. What was swapped since is refused here, and what is swapped later does not matter: the mount is made of the descriptor.
 func openSource(s Source) (int, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, s.Path, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW,
+		Flags:   unix.O_PATH | unix.O_CLOEXEC, // with O_NOFOLLOW a link in the last place would be opened itself
 		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {

@@ -10,6 +10,8 @@ type Host struct {
 	Init string // host path of init's binary
 	// Namespaces are skillboxd's own, by name.
 	Namespaces map[string]string
+	// CoreHandler says that the kernel hands crashes to a program of the host (a core_pattern that begins with a pipe).
+	CoreHandler bool
 	// HardLimits are skillboxd's own resource limits, by the name that OCI gives them.
 	HardLimits map[string]uint64
 

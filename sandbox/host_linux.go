@@ -169,6 +169,11 @@ func (h *Host) findInit() error {
 }
 
 func (h *Host) readLimits() error {
+	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	h.CoreHandler = len(pattern) > 0 && pattern[0] == '|'
 	h.HardLimits = map[string]uint64{}
 	for name, kind := range map[string]int{
 		"RLIMIT_CORE": unix.RLIMIT_CORE, "RLIMIT_CPU": unix.RLIMIT_CPU, "RLIMIT_DATA": unix.RLIMIT_DATA, "RLIMIT_MEMLOCK": unix.RLIMIT_MEMLOCK,

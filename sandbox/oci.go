@@ -53,8 +53,13 @@ func oci(h *Host, p *policy.Policy) *specs.Spec {
 		},
 		Linux: &specs.Linux{
 			Namespaces: []specs.LinuxNamespace{
-				{Type: specs.UserNamespace}, {Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.NetworkNamespace},
-				{Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.CgroupNamespace},
+				{Type: specs.UserNamespace},
+				{Type: specs.MountNamespace},
+				{Type: specs.PIDNamespace},
+				{Type: specs.NetworkNamespace},
+				{Type: specs.IPCNamespace},
+				{Type: specs.UTSNamespace},
+				{Type: specs.CgroupNamespace},
 			},
 			UIDMappings:   mappings(h.IDs.RootUID, h.IDs.SkillUID, h.IDs.Single),
 			GIDMappings:   mappings(h.IDs.RootGID, h.IDs.SkillGID, h.IDs.Single),

@@ -121,6 +121,10 @@ func (plan *Plan) refuse(h *Host, p *policy.Policy) error {
 	if hard, ok := h.HardLimits["RLIMIT_NOFILE"]; ok && p.Named("resources.open_files") && uint64(p.Resources.OpenFiles) > hard {
 		return at("resources.open_files", fmt.Sprintf("%d is above this session's hard limit of %d", p.Resources.OpenFiles, hard), "raise it with ulimit -Hn, or ask for less")
 	}
+	if hard, ok := h.HardLimits["RLIMIT_CORE"]; ok && hard == 0 && h.CoreHandler {
+		plan.Warnings = append(plan.Warnings, "this session's hard limit for core files is 0, which a piped kernel.core_pattern ignores: a skill that crashes starts "+
+			"the host's handler; raise the limit to 1 (ulimit -Hc 1)")
+	}
 	for _, field := range []string{"resources.cpu", "resources.memory", "resources.pids"} {
 		if !p.Named(field) {
 			continue

@@ -11,8 +11,8 @@ import (
 
 // A skill gets pipes that we made, never the caller's own files: a regular file could be reopened for writing through
 // /proc/self/fd, a terminal could be typed into, a socket could carry descriptors. What is read from or written to the caller's
-// files goes through a relay. Two exceptions cost nothing: /dev/null becomes the box's own, and a pipe given as stdin is a pipe
-// (not a FIFO: that one has a name, an owner and other users).
+// files goes through a relay; /dev/null alone becomes the box's own, which costs nothing. A pipe given as stdin is no exception: the
+// skill, often its owner, could open it again through /proc/self/fd and write lines for whoever reads on, such as the loop of a shell.
 
 // stdio is what connects one call with its caller.
 type stdio struct {
@@ -105,19 +105,6 @@ func (s *stdio) input(src, owner, group int) error {
 	if err := unix.Fstat(src, &st); err != nil {
 		return fmt.Errorf("sandbox: stdin: %w", err)
 	}
-	if isPipe(src) {
-		fd, err := unix.FcntlInt(uintptr(src), unix.F_DUPFD_CLOEXEC, 3)
-		if err != nil {
-			return fmt.Errorf("sandbox: stdin: %w", err)
-		}
-		s.box[0] = fd
-		// So that the skill can open /dev/stdin. A pipe of somebody else's cannot be given away, and need not be; EINVAL is for an
-		// owner that our user namespace does not know.
-		if err := unix.Fchown(fd, owner, group); err != nil && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("sandbox: stdin: %w", err)
-		}
-		return nil
-	}
 	if isNull(&st) {
 		return s.null(0, unix.O_RDONLY)
 	}
@@ -153,12 +140,6 @@ func (s *stdio) null(n, mode int) (err error) {
 		return fmt.Errorf("sandbox: /dev/null: %w", err)
 	}
 	return nil
-}
-
-// isPipe tells a pipe that has no name from a FIFO: its file system is pipefs (statfs(2)).
-func isPipe(fd int) bool {
-	var fs unix.Statfs_t
-	return unix.Fstatfs(fd, &fs) == nil && fs.Type == unix.PIPEFS_MAGIC
 }
 
 func isNull(st *unix.Stat_t) bool {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // watchInterval is how often memory is looked at where no cgroup limits it. What a skill can allocate in between is bounded by
@@ -27,7 +29,7 @@ func watchMemory(init int, limit int64, stop <-chan struct{}, over func(bytes in
 			return
 		case <-tick.C:
 		}
-		if used := residentBytes(namespace); used > limit {
+		if used := residentBytes(namespace, limit); used > limit {
 			over(used)
 			return
 		}
@@ -36,24 +38,60 @@ func watchMemory(init int, limit int64, stop <-chan struct{}, over func(bytes in
 
 func pidNamespace(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/ns/pid" }
 
-// residentBytes adds up anonymous and shared memory of a pid namespace's processes, see statm in proc(5): resident minus
-// file-backed pages.
-func residentBytes(namespace string) (total int64) {
-	entries, err := os.ReadDir("/proc")
+// residentBytes adds up anonymous and shared memory of a pid namespace's processes: all that is resident minus file-backed pages,
+// which all users of a file share. While everything that is resident stays below enough, that sum is returned instead: it takes
+// a tenth of the time, and hundreds of boxes are looked at many times a second.
+func residentBytes(namespace string, enough int64) (total int64) {
+	proc, err := unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0
 	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == 1 {
-			continue
+	dir := os.NewFile(uintptr(proc), "/proc")
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return 0
+	}
+	var pids []int
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil && pid != 1 {
+			pids = append(pids, pid)
+			total += statmResident(proc, name)
 		}
-		if ns, err := os.Readlink(pidNamespace(pid)); err != nil || ns != namespace {
-			continue
+	}
+	if total <= enough {
+		return total
+	}
+	total = 0
+	for _, pid := range pids {
+		if ns, err := os.Readlink(pidNamespace(pid)); err == nil && ns == namespace {
+			total += anonymousBytes(pid)
 		}
-		total += anonymousBytes(pid)
 	}
 	return total
+}
+
+// statmResident reads the second field of /proc/PID/statm, see proc_pid_statm(5).
+func statmResident(proc int, pid string) int64 {
+	fd, err := unix.Openat(proc, pid+"/statm", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0 // it ended meanwhile
+	}
+	defer unix.Close(fd)
+	var text [128]byte
+	n, err := unix.Read(fd, text[:])
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(text[:n])
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
 }
 
 // anonymousBytes reads RssAnon and RssShmem, which leave out the page cache that all users of a file share.

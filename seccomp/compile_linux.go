@@ -79,11 +79,13 @@ func add(f *libseccomp.ScmpFilter, nr int32, c cube, report bool) error {
 		action = libseccomp.ActKillProcess
 	}
 	var conds []libseccomp.ScmpCondition
-	for n, mask := range c.mask {
+	for n := range halves / 2 {
+		mask := uint64(c.mask[n]) | uint64(c.mask[n+halves/2])<<32
 		if mask == 0 {
 			continue
 		}
-		cond, err := libseccomp.MakeCondition(uint(n), libseccomp.CompareMaskedEqual, uint64(mask), uint64(c.value[n]))
+		value := uint64(c.value[n]) | uint64(c.value[n+halves/2])<<32
+		cond, err := libseccomp.MakeCondition(uint(n), libseccomp.CompareMaskedEqual, mask, value)
 		if err != nil {
 			return err
 		}

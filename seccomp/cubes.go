@@ -4,9 +4,9 @@ import (
 	"slices"
 )
 
-// cube is a set of argument values given by fixed bits: argument i is in it when it equals value[i] under mask[i].
+// cube is a set of argument values given by fixed bits: half i of the arguments is in it when it equals value[i] under mask[i].
 type cube struct {
-	mask, value [6]uint32
+	mask, value [halves]uint32
 	row         Row
 }
 
@@ -29,7 +29,7 @@ func split(at cube, first uint8, rows []Row) []cube {
 		at.row = rows[0]
 		return []cube{at}
 	}
-	for n := first; n < 6; n++ {
+	for n := first; n < halves; n++ {
 		open := openBits(n, rows) &^ at.mask[n]
 		if open == 0 {
 			continue

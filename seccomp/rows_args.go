@@ -27,6 +27,7 @@ func argRows() []Row {
 	rows = append(rows, ioctlRows()...)
 	rows = append(rows, prctlRows()...)
 	rows = append(rows, personalityRows()...)
+	rows = append(rows, limitRows()...)
 	rows = append(rows, modeRows()...)
 	return append(rows, mknodRows("FIFOs, sockets and plain files", 0, unix.S_IFREG, unix.S_IFIFO, unix.S_IFSOCK)...)
 }
@@ -117,6 +118,21 @@ func hasSetID(n uint8) Cond { return anyOf(n, setID) }
 func anyOf(n uint8, two uint32) Cond {
 	low := two & -two
 	return bits(n, two, low, two&^low, two)
+}
+
+// limitRows leaves to the kernel to refuse raising a hard limit. There are 16 limits, so four bits tell one from the others.
+func limitRows() []Row {
+	const (
+		lower = "limits can be read, and lowered"
+		core  = "a core limit of exactly 1 keeps a host's crash handler (a piped core_pattern, see core(5)) from reading the skill's memory as root (CVE-2025-4598 in one); 0 would let it run"
+	)
+	return []Row{
+		{Name: "setrlimit", Errno: syscall.EPERM, When: []Cond{bits(0, 0xf, unix.RLIMIT_CORE)}, Quiet: true, Final: true, Reason: core},
+		{Name: "setrlimit", Action: Allow, Reason: lower},
+		{Name: "prlimit64", Action: Allow, When: []Cond{arg(2, 0), arg(2+halves/2, 0)}, Reason: lower}, // no new value: it only asks
+		{Name: "prlimit64", Errno: syscall.EPERM, When: []Cond{bits(1, 0xf, unix.RLIMIT_CORE)}, Quiet: true, Final: true, Reason: core},
+		{Name: "prlimit64", Action: Allow, Reason: lower},
+	}
 }
 
 // mknodRows allows some types of files.

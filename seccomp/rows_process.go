@@ -110,9 +110,9 @@ var processGroups = []group{
 		reason: "who am I, and dropping what one has: without capabilities a change can only go to an id one already is",
 	},
 	{
-		names:  "getrlimit setrlimit prlimit64",
+		names:  "getrlimit",
 		action: Allow,
-		reason: "limits can be lowered; raising a hard limit needs a capability",
+		reason: "limits can be read",
 	},
 	{
 		names:  "getrandom",

@@ -60,7 +60,8 @@ type Row struct {
 }
 
 // Cond holds when argument Arg (0 to 5), masked, is one of In. Only the low 32 bits count: a filter sees 64-bit registers
-// where the kernel reads an int, and a test of all 64 would be fooled by one high bit.
+// where the kernel reads an int, and a test of all 64 would be fooled by one high bit. For pointers, Arg 6 to 11 are the high
+// halves of arguments 0 to 5.
 type Cond struct {
 	Arg  uint8
 	Mask uint32
@@ -68,7 +69,17 @@ type Cond struct {
 }
 
 func (c Cond) holds(args [6]uint64) bool {
-	return slices.Contains(c.In, uint32(args[c.Arg])&c.Mask)
+	return slices.Contains(c.In, half(args, c.Arg)&c.Mask)
+}
+
+// halves is how many numbers Cond.Arg can be.
+const halves = 12
+
+func half(args [6]uint64, n uint8) uint32 {
+	if n >= halves/2 {
+		return uint32(args[n-halves/2] >> 32)
+	}
+	return uint32(args[n])
 }
 
 // arg holds when the argument is one of the values.

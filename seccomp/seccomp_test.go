@@ -144,8 +144,8 @@ func TestCubesAreDisjointAndCoverWhatTheRowsDecide(t *testing.T) {
 }
 
 func (k cube) holds(args [6]uint64) bool {
-	for n := range args {
-		if uint32(args[n])&k.mask[n] != k.value[n] {
+	for n := range k.mask {
+		if half(args, uint8(n))&k.mask[n] != k.value[n] {
 			return false
 		}
 	}
@@ -323,7 +323,7 @@ func interestingCalls(tables ...table) []Call {
 }
 
 func combinations(nr int32, rows []Row) []Call {
-	var values [6][]uint32
+	var values [halves][]uint32
 	for _, r := range rows {
 		for _, c := range r.When {
 			values[c.Arg] = append(values[c.Arg], ^c.Mask, 0xffffffff)
@@ -341,7 +341,11 @@ func combinations(nr int32, rows []Row) []Call {
 		var next []Call
 		for i, v := range slices.Compact(values[n]) {
 			for _, c := range calls {
-				c.Args[n] = uint64(v) | uint64(i%3)*0x7fffffff00000001&^0xffffffff
+				if n >= halves/2 {
+					c.Args[n-halves/2] = c.Args[n-halves/2]&0xffffffff | uint64(v)<<32
+				} else {
+					c.Args[n] = uint64(v) | uint64(i%3)*0x7fffffff00000001&^0xffffffff
+				}
 				next = append(next, c)
 			}
 		}

@@ -3,12 +3,16 @@ package main
 
 import (
 	"os"
+	"runtime"
 
 	"skillbox/boxinit"
 )
 
 // version is set by the linker.
 var version = "dev"
+
+// The main goroutine stays on the first thread only if it is locked there before main starts, see boxinit.Main.
+func init() { runtime.LockOSThread() }
 
 func main() {
 	// Outside a box, where skillbox asks which build this is. A box's init has one argument.

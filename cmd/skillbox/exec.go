@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -100,6 +101,11 @@ func (o *options) runSkill(args []string, dash int) (*helper.Result, error) {
 	answer, err := process.Do(r, fds, os.LookupEnv)
 	killed := stop()
 	closeErr := process.Close()
+	var unended []string
+	if errors.Is(closeErr, helper.ErrUnended) {
+		// Nor can the stream of outputs be waited for, whose other end it holds.
+		unended, closeErr, outputs = []string{closeErr.Error()}, nil, func() error { return nil }
+	}
 	if err != nil && killed {
 		result := helper.Failure(helper.Canceled, &helper.Error{Message: "canceled by the caller"})
 		result.ExitCode = helper.CodeCanceled
@@ -112,6 +118,7 @@ func (o *options) runSkill(args []string, dash int) (*helper.Result, error) {
 		return nil, errors.New("skillboxd sent no result")
 	}
 	result := answer.Result
+	result.Warnings = append(result.Warnings, unended...)
 	result.DurationMS = float64(time.Since(took).Microseconds()) / 1000
 	return result, capture.fill(result)
 }
@@ -159,7 +166,7 @@ func (c *captured) fill(r *helper.Result) error {
 	}
 	r.Stdout, r.Stderr = string(stdout), string(stderr)
 	if len(r.Result) == 0 || bytes.Equal(r.Result, []byte("null")) {
-		if value := bytes.TrimSpace(stdout); json.Valid(value) && !r.StdoutTruncated {
+		if value := bytes.TrimSpace(stdout); json.Valid(value) && utf8.Valid(value) && !r.StdoutTruncated {
 			r.Result = value
 		}
 	}

@@ -52,7 +52,7 @@ Exit code: 0 for a good policy, 1 for a bad one, 125 if it could not be checked.
 func checkPolicy(name string, asJSON bool) error {
 	fd := 0
 	if name == "-" {
-		name = "<stdin>"
+		name = "stdin"
 	} else {
 		var err error
 		if fd, err = openRead(name); err != nil {

@@ -40,7 +40,7 @@ func decide(h *sandbox.Host, r *helper.Request, f *files) (*decision, error) {
 		return nil, err
 	}
 	d := &decision{}
-	if d.bundle, err = bundle.Read(f.bundle); err != nil {
+	if d.bundle, err = inTime(func() (*bundle.Bundle, error) { return bundle.Read(f.bundle) }); err != nil {
 		return nil, err
 	}
 	var declared *policy.Policy
@@ -77,6 +77,13 @@ func decide(h *sandbox.Host, r *helper.Request, f *files) (*decision, error) {
 func operatorPolicy(r *helper.Request, f *files) (*policy.Policy, error) {
 	if f.policy == nil {
 		return policy.Default(), nil
+	}
+	info, err := f.policy.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.PolicyName, err)
+	}
+	if info.Mode().IsRegular() && info.Mode().Perm()&0o002 != 0 {
+		return nil, &helper.Error{Message: "everybody may write this policy, so it is nobody's word", File: r.PolicyName, Hint: "chmod o-w " + r.PolicyName}
 	}
 	data, err := readAll(f.policy, maxPolicyBytes)
 	if err != nil {
@@ -155,6 +162,10 @@ func identify(h *sandbox.Host, dir *os.File, p *policy.Policy) (sandbox.Sources,
 				return s, &sandbox.Refusal{Field: at, Message: fmt.Sprintf("%s: %v", bind.Host, err), Position: p.Position(at),
 					Hint: "name an existing path without symbolic links in it"}
 			}
+			if why := handsOut(field, bind); why != "" {
+				return s, &sandbox.Refusal{Field: at, Message: why + ", which programs outside obey", Position: p.Position(at),
+					Hint: "give the skill a directory of its own; if it is meant, add dangerous: true to the bind"}
+			}
 			if other, ok := seen[[2]uint64{found.Dev, found.Ino}]; ok && field == "filesystem.write" {
 				return s, &sandbox.Refusal{Field: at, Message: fmt.Sprintf("%s is the same file or directory as %s", bind.Host, other), Position: p.Position(at)}
 			}
@@ -167,7 +178,7 @@ func identify(h *sandbox.Host, dir *os.File, p *policy.Policy) (sandbox.Sources,
 
 func identifyBind(path string) (sandbox.Source, error) {
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
 		return sandbox.Source{}, err

@@ -78,8 +78,13 @@ func (w *work) runcBundle(name string, id ids) error {
 			UIDMappings: []specs.LinuxIDMapping{{ContainerID: 0, HostID: id.zero, Size: 1}, {ContainerID: 1000, HostID: id.thousand, Size: 1}},
 			GIDMappings: []specs.LinuxIDMapping{{ContainerID: 0, HostID: id.zero, Size: 1}, {ContainerID: 1000, HostID: id.thousand, Size: 1}},
 			Namespaces: []specs.LinuxNamespace{
-				{Type: specs.UserNamespace}, {Type: specs.MountNamespace}, {Type: specs.PIDNamespace}, {Type: specs.NetworkNamespace},
-				{Type: specs.IPCNamespace}, {Type: specs.UTSNamespace}, {Type: specs.CgroupNamespace},
+				{Type: specs.UserNamespace},
+				{Type: specs.MountNamespace},
+				{Type: specs.PIDNamespace},
+				{Type: specs.NetworkNamespace},
+				{Type: specs.IPCNamespace},
+				{Type: specs.UTSNamespace},
+				{Type: specs.CgroupNamespace},
 			},
 			MaskedPaths: masked, ReadonlyPaths: unwritable,
 		},
@@ -114,8 +119,10 @@ func (w *work) mounts() []specs.Mount {
 
 // bwrap is bubblewrap with the same namespaces and mounts; it has no masks and no resource limits.
 func (w *work) bwrap() string {
-	args := []string{"bwrap", "--unshare-all", "--unshare-user", "--hostname", "skillbox", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin",
-		"--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--ro-bind", w.empty, "/skill"}
+	args := []string{
+		"bwrap", "--unshare-all", "--unshare-user", "--hostname", "skillbox", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin",
+		"--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--ro-bind", w.empty, "/skill",
+	}
 	for _, p := range shared() {
 		args = append(args, "--ro-bind", p, p)
 	}

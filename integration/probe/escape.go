@@ -70,7 +70,7 @@ func openDescriptors() map[string]string {
 // reachInit goes through everything in /proc/1 that names or reaches an object.
 func reachInit() map[string]string {
 	got := map[string]string{}
-	for _, name := range []string{"cwd", "root", "exe", "fd/0", "fd/3", "ns/mnt", "ns/user", "ns/net", "task/1/exe", "task/1/root", "task/1/fd/3", "map_files"} {
+	for _, name := range []string{"cwd", "root", "exe", "fd/0", "fd/3", "ns/mnt", "ns/user", "ns/net", "task/1/exe", "task/1/root", "task/1/fd/3"} {
 		target, err := os.Readlink("/proc/1/" + name)
 		if err == nil {
 			got["readlink "+name] = "→ " + target
@@ -90,9 +90,13 @@ func reachInit() map[string]string {
 		}
 		got["read "+name] = answer(err)
 	}
-	for _, name := range []string{"mem", "oom_score_adj", "attr/current", "attr/exec", "uid_map", "setgroups", "clear_refs", "coredump_filter", "comm", "timerslack_ns", "fd/3"} {
+	for name, text := range map[string]string{
+		"mem": "x", "oom_score_adj": "500", "attr/current": "x", "attr/exec": "x", "uid_map": "0 0 1", "gid_map": "0 0 1", "setgroups": "allow",
+		"clear_refs": "1", "coredump_filter": "0x33", "comm": "x", "timerslack_ns": "1", "fd/3": "x", "task/1/comm": "x",
+	} {
 		fd, err := unix.Open("/proc/1/"+name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 		if err == nil {
+			_, err = unix.Write(fd, []byte(text))
 			unix.Close(fd)
 		}
 		got["write "+name] = answer(err)

@@ -255,6 +255,7 @@ func oom([]string) (any, error) {
 func grepProc(words []string) (any, error) {
 	got := map[string]string{}
 	read := 0
+	buffer := make([]byte, 256<<10)
 	for _, pattern := range []string{"/proc/[0-9]*/*", "/proc/[0-9]*/task/[0-9]*/*", "/proc/*", "/proc/net/*"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
@@ -262,14 +263,13 @@ func grepProc(words []string) (any, error) {
 		}
 		for _, p := range paths {
 			// Our own command line holds the words.
-			if base := filepath.Base(p); base == "mem" || base == "pagemap" || base == "kmsg" || base == "cmdline" && strings.Contains(p, "/"+strconv.Itoa(os.Getpid())+"/") {
+			if base := filepath.Base(p); base == "mem" || base == "pagemap" || base == "kmsg" || base == "kallsyms" || base == "smaps" || base == "cmdline" && strings.Contains(p, "/"+strconv.Itoa(os.Getpid())+"/") {
 				continue
 			}
 			fd, err := unix.Open(p, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 			if err != nil {
 				continue
 			}
-			buffer := make([]byte, 1<<20)
 			n, err := unix.Read(fd, buffer)
 			unix.Close(fd)
 			if err != nil {
