@@ -110,8 +110,10 @@ func frontmatter(data []byte) ([]byte, error) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	first, rest, _ := bytes.Cut(data, []byte("\n"))
 	if !fence(first) {
-		return nil, &Error{File: agentSkillFile, Line: 1, Column: 1, Message: "has no frontmatter",
-			Hint: "the first line must be ---, then `name:` and `description:`, then a line --- again"}
+		return nil, &Error{
+			File: agentSkillFile, Line: 1, Column: 1, Message: "has no frontmatter",
+			Hint: "the first line must be ---, then `name:` and `description:`, then a line --- again",
+		}
 	}
 	end := len(first) + 1
 	for len(rest) > 0 {
@@ -122,8 +124,10 @@ func frontmatter(data []byte) ([]byte, error) {
 		end += len(line) + 1
 		rest = after
 	}
-	return nil, &Error{File: agentSkillFile, Line: 1, Column: 1, Message: "the frontmatter does not end",
-		Hint: "close it with a line ---"}
+	return nil, &Error{
+		File: agentSkillFile, Line: 1, Column: 1, Message: "the frontmatter does not end",
+		Hint: "close it with a line ---",
+	}
 }
 
 func fence(line []byte) bool { return string(bytes.TrimRight(line, " \t\r")) == "---" }

@@ -207,19 +207,19 @@ func TestStdoutAndStderrInOnePipeKeepTheirOrder(t *testing.T) {
 // As a shell's `<&-` does; the numbers must not be taken by something of ours.
 func TestClosedStdioIsDevNull(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
-		bundle := m.bundleOf(t, map[string]string{"main.sh": "#!/bin/sh\ncat; ls -l /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 >/output/fds 2>&1; echo out; echo err >&2; exit 5\n"})
-		for _, closed := range []string{"<&-", ">&-", "2>&-", "<&- >&- 2>&-"} {
-			out := m.dir(t)
-			c := m.command("exec", "--output", out, bundle, "--", "./main.sh")
-			words := append([]string{"-c", `exec "$@" ` + closed, "sh"}, c.Args...)
-			shell := exec.Command("/bin/sh", words...)
-			shell.Env, shell.Dir, shell.SysProcAttr = c.Env, c.Dir, c.SysProcAttr
+		bundle := m.bundleOf(t, map[string]string{"main.sh": "#!/bin/sh\ncat; echo out; echo err >&2; exit 5\n"})
+		for _, c := range []struct{ closed, stdout, stderr string }{
+			{"<&-", "out\n", "err\n"},
+			{">&-", "", "err\n"},
+			{"2>&-", "inout\n", ""},
+			{"<&- >&- 2>&-", "", ""},
+		} {
+			client := m.command("exec", bundle, "--", "./main.sh")
+			shell := exec.Command("/bin/sh", append([]string{"-c", `exec "$@" ` + c.closed, "sh"}, client.Args...)...)
+			shell.Env, shell.Dir, shell.SysProcAttr = client.Env, client.Dir, client.SysProcAttr
 			r := plain(t, shell, func(c *exec.Cmd) { c.Stdin = strings.NewReader("in") })
-			if r.code != 5 {
-				t.Errorf("%s: %+v", closed, r)
-			}
-			if strings.Contains(r.stdout, "out") == strings.Contains(closed, " >&-") || strings.Contains(r.stdout, "out") == (closed == ">&-") {
-				t.Errorf("%s: stdout %q", closed, r.stdout)
+			if r != (ran{c.stdout, c.stderr, 5}) {
+				t.Errorf("%s: %+v", c.closed, r)
 			}
 		}
 	})
@@ -336,24 +336,46 @@ func (m mode) onTerminal(t *testing.T, words ...string) (c *exec.Cmd, master *os
 		t.Fatal(err)
 	}
 	slave.Close()
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait() // an error says that the test has waited
+	})
 	return c, master
 }
 
 // until reads from a terminal until text comes.
 func until(t *testing.T, master *os.File, text string) string {
 	t.Helper()
-	timer := time.AfterFunc(10*time.Second, func() { master.Close() })
-	defer timer.Stop()
-	var got strings.Builder
-	one := make([]byte, 1)
-	for !strings.Contains(got.String(), text) {
-		n, err := master.Read(one)
-		if err != nil {
-			t.Fatalf("waiting for %q: %v, got %q", text, err, got.String())
-		}
-		got.Write(one[:n])
+	got, ok := readTerminal(master, text, 10*time.Second)
+	if !ok {
+		t.Fatalf("waiting for %q, got %q", text, got)
 	}
-	return got.String()
+	return got
+}
+
+// readTerminal reads from a terminal, whose descriptor blocks, until text comes or the time is over.
+func readTerminal(master *os.File, text string, limit time.Duration) (got string, ok bool) {
+	fd := int(master.Fd())
+	deadline := time.Now().Add(limit)
+	one := make([]byte, 1)
+	for !strings.Contains(got, text) {
+		left := time.Until(deadline).Milliseconds()
+		if left <= 0 {
+			return got, false
+		}
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left))
+		if n <= 0 {
+			if err == unix.EINTR || err == nil {
+				continue
+			}
+			return got, false
+		}
+		if n, err = unix.Read(fd, one); n != 1 {
+			return fmt.Sprint(got, err), false
+		}
+		got += string(one)
+	}
+	return got, true
 }
 
 func TestATerminalOfItsOwn(t *testing.T) {
@@ -374,27 +396,36 @@ func TestATerminalOfItsOwn(t *testing.T) {
 }
 
 func TestKeysAndSizesReachASkillOnATerminal(t *testing.T) {
-	const script = `trap 'echo interrupted' INT; trap 'stty size; echo resized' WINCH; echo ready; while read -r line; do echo "read:$line"; done; echo end; exit 9`
+	const script = `trap 'echo interrupted' INT; echo ready; while read -r line; do echo "read:$line"; stty size; done; echo end; exit 9`
 	inEachMode(t, func(t *testing.T, m mode) {
 		c, master := m.onTerminal(t, "bash", "-c", script)
-		until(t, master, "ready")
-		if _, err := master.WriteString("words\r"); err != nil {
-			t.Fatal(err)
+		typed := func(keys string) {
+			if _, err := master.WriteString(keys); err != nil {
+				t.Fatal(err)
+			}
 		}
+		until(t, master, "ready")
+		typed("words\r")
 		until(t, master, "read:words")
+		until(t, master, "33 77")
 		if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 10, Col: 20}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := master.WriteString("\r"); err != nil { // bash runs a trap when its read returns
-			t.Fatal(err)
-		}
-		until(t, master, "10 20")
-		for _, key := range []struct{ typed, answer string }{{"\x03", "interrupted"}, {"\x04", "end"}} {
-			if _, err := master.WriteString(key.typed); err != nil {
-				t.Fatal(err)
+		var got string
+		for range 50 { // a size and a key take different ways
+			typed("\r")
+			text, ok := readTerminal(master, "10 20", 100*time.Millisecond)
+			if got += text; ok {
+				break
 			}
-			until(t, master, key.answer)
 		}
+		if !strings.Contains(got, "10 20") {
+			t.Errorf("the new size never came: %q", got)
+		}
+		typed("\x03")
+		until(t, master, "interrupted")
+		typed("\x04")
+		until(t, master, "end")
 		if err := c.Wait(); c.ProcessState.ExitCode() != 9 {
 			t.Error(err)
 		}

@@ -77,13 +77,13 @@ func TestThreat84ReleaseAgent(t *testing.T) {
 		mounts := call{mode: m}.attempts(t, "mount")
 		wantAnswers(t, mounts, map[string]string{"cgroup": "EPERM", "cgroup2": "EPERM"})
 	})
-	for _, e := range globbed(t, "/sys/fs/cgroup/*/cgroup.procs") {
+	if entries := globbed(t, "/sys/fs/cgroup/*/cgroup.procs"); len(entries) > 0 {
+		e := entries[0]
 		var could map[string]string
 		asRoot.beside(t, &could, "find", filepath.Dir(e), "cgroup.procs")
 		if could[e] != "found" {
 			t.Errorf("outside, the walk does not find %s: %v", e, could)
 		}
-		break
 	}
 }
 

@@ -302,7 +302,8 @@ func TestThreat108StdinTTYBytes(t *testing.T) {
 		}
 		var result helper.Result
 		got := map[string]string{}
-		if err := json.Unmarshal(out, &result); err == nil {
+		err = json.Unmarshal(out, &result)
+		if err == nil {
 			err = json.Unmarshal([]byte(result.Stdout), &got)
 		}
 		if err != nil || got["line"] != "first" || got["/dev/tty"] != "ENXIO" || got["write"] != "EBADF" {

@@ -159,8 +159,10 @@ while True:  # in every process that comes of it
 		bundle := m.bundleOf(t, map[string]string{"main.py": forking})
 		within(t, time.Second+graceTime+slack, func() {
 			// The watchdog counts what forked processes share once for each: without more memory it would end this first.
-			r := call{mode: m, bundle: bundle, policy: "version: 1\nenforcement: best-effort\nresources: {memory: 2Gi}\n",
-				flags: []string{"--timeout", "1s"}, words: []string{"python3", "main.py"}}.run(t)
+			r := call{
+				mode: m, bundle: bundle, policy: "version: 1\nenforcement: best-effort\nresources: {memory: 2Gi}\n",
+				flags: []string{"--timeout", "1s"}, words: []string{"python3", "main.py"},
+			}.run(t)
 			wantVerdict(t, r, helper.TimedOut, helper.CodeTimedOut)
 			if r.Stdout != "forking\n" {
 				t.Errorf("stdout %q", r.Stdout)

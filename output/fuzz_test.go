@@ -86,7 +86,7 @@ func build(dir, outside string, program []byte) {
 		// What cannot be made is not there: errors are of no interest.
 		switch program[0] % 14 {
 		case 0:
-			os.WriteFile(path, bytes.Repeat([]byte("x"), int(program[1])), 0o644)
+			makeFile(path, int(program[1]), 0)
 		case 1:
 			if os.Mkdir(path, 0o755) == nil {
 				dir = path
@@ -110,9 +110,7 @@ func build(dir, outside string, program []byte) {
 		case 10:
 			os.Chmod(dir, 0)
 		case 11:
-			if os.WriteFile(path, nil, 0o600) == nil {
-				os.Truncate(path, 1<<63-1)
-			}
+			makeFile(path, 0, 1<<63-1)
 		case 12:
 			dir = filepath.Dir(dir)
 			if !strings.HasPrefix(dir, filepath.Dir(outside)+"/from") {
@@ -124,7 +122,20 @@ func build(dir, outside string, program []byte) {
 	}
 }
 
-// extracted extracts a stream, with and without a hostile directory to meet, and looks at everything below base.
+// makeFile writes a new file, and stretches it. An old FIFO would block, and an old link be followed.
+func makeFile(path string, bytes int, size int64) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	f.WriteString(strings.Repeat("x", bytes))
+	if size > 0 {
+		f.Truncate(size)
+	}
+}
+
+// extracted extracts a stream and looks at everything below base.
 func extracted(t *testing.T, stream []byte, base, to string, want int) {
 	t.Helper()
 	before := everything(t, base)

@@ -19,8 +19,15 @@ var units = []struct {
 	name  string
 	bytes int64
 }{
-	{"Ti", 1 << 40}, {"Gi", 1 << 30}, {"Mi", 1 << 20}, {"Ki", 1 << 10},
-	{"T", 1e12}, {"G", 1e9}, {"M", 1e6}, {"k", 1e3}, {"", 1},
+	{"Ti", 1 << 40},
+	{"Gi", 1 << 30},
+	{"Mi", 1 << 20},
+	{"Ki", 1 << 10},
+	{"T", 1e12},
+	{"G", 1e9},
+	{"M", 1e6},
+	{"k", 1e3},
+	{"", 1},
 }
 
 // ParseSize reads a number of bytes: "64Mi", "10M" or "4096". Ki, Mi, Gi and

@@ -1,9 +1,11 @@
 package sandbox
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path"
 	"sync"
@@ -195,7 +197,58 @@ func (b *Box) deliver(call Call) (int, error) {
 	if err := b.tree.PutParams(call.Params, owner); err != nil {
 		return -1, err
 	}
-	return b.tree.Params()
+	fd, err := b.tree.Params()
+	if err != nil {
+		return -1, err
+	}
+	if err := oneJSONValue(fd); err != nil {
+		unix.Close(fd)
+		return -1, &helper.Error{Message: fmt.Sprintf("the parameters are not JSON: %v", err), Hint: "other input goes to the skill's standard input, or to --input"}
+	}
+	return fd, nil
+}
+
+// oneJSONValue reads a file from its start without moving its offset. The parameters may be large: no more than one of their
+// strings is in memory at a time.
+func oneJSONValue(fd int) error {
+	file := io.NewSectionReader(preader(fd), 0, math.MaxInt64)
+	tokens := json.NewDecoder(file)
+	for depth := 0; ; {
+		token, err := tokens.Token()
+		if errors.Is(err, io.EOF) {
+			return io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return nothingMore(tokens)
+		}
+	}
+}
+
+func nothingMore(tokens *json.Decoder) error {
+	if _, err := tokens.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("there is more after the first value")
+	}
+	return nil
+}
+
+// preader is a descriptor that is read by position.
+type preader int
+
+func (p preader) ReadAt(buffer []byte, at int64) (int, error) {
+	n, err := unix.Pread(int(p), buffer, at)
+	if err == nil && n == 0 {
+		return 0, io.EOF
+	}
+	return max(n, 0), err
 }
 
 // environment is all that the skill gets: fixed names, the policy's values, and the caller's values that the policy passes.

@@ -3,6 +3,7 @@
 package seccomp
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -115,8 +116,8 @@ func export(f *libseccomp.ScmpFilter) ([]byte, error) {
 }
 
 func isTooOld(err error) bool {
-	_, ok := err.(libseccomp.VersionError)
-	return ok
+	var old libseccomp.VersionError
+	return errors.As(err, &old)
 }
 
 // Cache remembers compiled programs, so that a helper compiles each policy once. The zero value is ready; it is safe for

@@ -18,18 +18,19 @@ func FuzzReceive(f *testing.F) {
 	f.Add(frame(MaxFrame+1, ``), uint8(1), uint16(8))
 	f.Add(frame(1<<32-1, `{"a":1}`), uint8(200), uint16(3))
 	f.Add(frame(9, `{"a":[[[`), uint8(2), uint16(1))
+	f.Add([]byte("SKB1\x00\x00\x00\x04\"okB1"), uint8(123), uint16(12))
 	f.Add([]byte("SKB"), uint8(253), uint16(1))
 	f.Fuzz(func(t *testing.T, data []byte, files uint8, at uint16) {
 		if len(data) > 64<<10 || files > 253 {
 			t.Skip("more than one message to the kernel")
 		}
-		conn, fd := peers(t)
+		conn, fd := unclosed(t)
 		// The descriptors come with the bytes from at on.
 		at = min(at, uint16(len(data)))
 		if at > 0 {
 			sendRaw(t, fd, data[:at], 0)
 		}
-		var held = sendRaw(t, fd, append([]byte{}, data[at:]...), int(files)*min(1, len(data[at:])))
+		held := sendRaw(t, fd, append([]byte{}, data[at:]...), int(files)*min(1, len(data[at:])))
 		unix.Close(fd)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -52,6 +53,7 @@ func FuzzReceive(f *testing.F) {
 		if grown := after.TotalAlloc - before.TotalAlloc; grown > MaxFrame+1<<20 {
 			t.Errorf("%d bytes were allocated for %d", grown, len(data))
 		}
+		conn.Close() // what was not received dies with the socket
 		released(t, held)
 	})
 }

@@ -12,14 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peers returns a Conn and the bare socket of its peer.
+// peers returns a Conn and the bare socket of its peer, which the test closes.
 func peers(t testing.TB) (*Conn, int) {
+	t.Helper()
+	conn, fd := unclosed(t)
+	t.Cleanup(func() { conn.Close() })
+	return conn, fd
+}
+
+func unclosed(t testing.TB) (*Conn, int) {
 	t.Helper()
 	conn, theirs, err := Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
 	fd, err := unix.FcntlInt(theirs.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -159,12 +159,16 @@ func identify(h *sandbox.Host, dir *os.File, p *policy.Policy) (sandbox.Sources,
 			at := fmt.Sprintf("%s[%d].host", field, i)
 			found, err := identifyBind(bind.Host)
 			if err != nil {
-				return s, &sandbox.Refusal{Field: at, Message: fmt.Sprintf("%s: %v", bind.Host, err), Position: p.Position(at),
-					Hint: "name an existing path without symbolic links in it"}
+				return s, &sandbox.Refusal{
+					Field: at, Message: fmt.Sprintf("%s: %v", bind.Host, err), Position: p.Position(at),
+					Hint: "name an existing path without symbolic links in it",
+				}
 			}
 			if why := handsOut(field, bind); why != "" {
-				return s, &sandbox.Refusal{Field: at, Message: why + ", which programs outside obey", Position: p.Position(at),
-					Hint: "give the skill a directory of its own; if it is meant, add dangerous: true to the bind"}
+				return s, &sandbox.Refusal{
+					Field: at, Message: why + ", which programs outside obey", Position: p.Position(at),
+					Hint: "give the skill a directory of its own; if it is meant, add dangerous: true to the bind",
+				}
 			}
 			if other, ok := seen[[2]uint64{found.Dev, found.Ino}]; ok && field == "filesystem.write" {
 				return s, &sandbox.Refusal{Field: at, Message: fmt.Sprintf("%s is the same file or directory as %s", bind.Host, other), Position: p.Position(at)}

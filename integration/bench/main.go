@@ -252,7 +252,7 @@ type result struct {
 	Success    bool
 	DurationMS float64 `json:"duration_ms"`
 	Phases     map[string]float64
-	Error   *struct{ Message string }
+	Error      *struct{ Message string }
 }
 
 func (w *work) exec(bundle string) (*result, error) {

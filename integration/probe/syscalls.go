@@ -109,7 +109,7 @@ func harmless() []try {
 		call("61 get session", "keyctl", unix.KEYCTL_GET_KEYRING_ID, int(unix.KEY_SPEC_PROCESS_KEYRING), 0),
 		call("61 search", "keyctl", unix.KEYCTL_SEARCH, int(unix.KEY_SPEC_SESSION_KEYRING), "user", "nobody-has-this", 0),
 		call("63 kcmp", "kcmp", os.Getpid(), os.Getpid(), 0, 0, 0),
-		try{"63 pidfd_getfd", func() string {
+		{"63 pidfd_getfd", func() string {
 			fd, err := unix.PidfdOpen(os.Getpid(), 0)
 			if err != nil {
 				return "pidfd_open: " + answer(err)
@@ -121,9 +121,9 @@ func harmless() []try {
 		call("70 get_mempolicy", "get_mempolicy", 0, 0, 0, 0, 0),
 		call("70 set_mempolicy", "set_mempolicy", 0, 0, 0),
 		call("70 migrate_pages", "migrate_pages", 0, 0, 0, 0),
-		try{"66 ADDR_NO_RANDOMIZE", func() string { return personality(0x0040000) }},
-		try{"66 READ_IMPLIES_EXEC", func() string { return personality(0x0400000) }},
-		try{"66 PER_LINUX32", func() string { return personality(0x8) }},
+		{"66 ADDR_NO_RANDOMIZE", func() string { return personality(0x0040000) }},
+		{"66 READ_IMPLIES_EXEC", func() string { return personality(0x0400000) }},
+		{"66 PER_LINUX32", func() string { return personality(0x8) }},
 	}
 	return all
 }

@@ -1,0 +1,63 @@
+//go:build linux
+
+package integration
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// The scripts in testdata are the command line's specification. Each runs in every mode, in a directory that the mode's user owns.
+func TestScripts(t *testing.T) {
+	inEachMode(t, func(t *testing.T, m mode) {
+		bin := m.dir(t)
+		wrapper := "#!/bin/sh\nexec " + filepath.Join(binDir, "skillbox") + ` "$@"` + "\n"
+		if cred := m.credential(); cred != nil {
+			id := strconv.Itoa(int(cred.Uid))
+			wrapper = "#!/bin/sh\nexec setpriv --reuid=" + id + " --regid=" + id + " --clear-groups " + filepath.Join(binDir, "skillbox") + ` "$@"` + "\n"
+		}
+		m.write(t, filepath.Join(bin, "skillbox"), wrapper, 0o755)
+		testscript.Run(t, testscript.Params{
+			Dir:                 "testdata",
+			WorkdirRoot:         m.dir(t),
+			RequireExplicitExec: true,
+			RequireUniqueNames:  true,
+			Setup: func(e *testscript.Env) error {
+				e.Setenv("PATH", bin+":/usr/bin:/bin:/usr/sbin")
+				e.Setenv("HOME", "/nonexistent")
+				return filepath.WalkDir(e.WorkDir, func(path string, _ fs.DirEntry, err error) error {
+					if cred := m.credential(); err == nil && cred != nil {
+						err = os.Lchown(path, int(cred.Uid), int(cred.Gid))
+					}
+					return err
+				})
+			},
+			Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits},
+		})
+	})
+}
+
+// exits runs a command that must end with an exit code: exits CODE COMMAND ARG…
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND ARG…")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	code := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		code = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
