@@ -309,7 +309,7 @@ func TestThreat120BundleToctou(t *testing.T) {
 			must(t, statx(int(dir.Fd()), "f", &w.st))
 			e := &entry{path: "f", typ: 'f', size: w.st.Size, stamp: stampOf(&w.st)}
 			must(t, change(dir.Name()+"/f"))
-			if err := w.content(&openDir{fd: int(dir.Fd())}, "f", e); err == nil || !strings.Contains(err.Error(), "while it was read") {
+			if err := w.contentOf(&openDir{fd: int(dir.Fd())}, "f", e); err == nil || !strings.Contains(err.Error(), "while it was read") {
 				t.Errorf("%s: got %v, want changed while it was read", name, err)
 			}
 		}

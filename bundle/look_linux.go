@@ -14,7 +14,15 @@ func (w *worker) look(d *openDir, e *entry, now time.Time) error {
 		return refuse(e.path[:maxPath/16]+"…", "the path is longer than 4096 bytes", "")
 	}
 	name := d.name(e.path)
-	if err := statx(d.fd, name, &w.st); err != nil {
+	fd := -1
+	if w.known.len() == 0 {
+		// Every file is going to be read: opening it first saves looking its name up twice. What cannot be opened like a file is
+		// looked at by name below, and the open neither follows a link nor waits.
+		if fd, _ = openat(d.fd, name, unix.O_RDONLY); fd >= 0 {
+			defer unix.Close(fd)
+		}
+	}
+	if err := w.stat(d, name, fd); err != nil {
 		return sysError(e.path, err)
 	}
 	if w.st.Attributes_mask&w.st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
@@ -27,9 +35,17 @@ func (w *worker) look(d *openDir, e *entry, now time.Time) error {
 	case unix.S_IFLNK:
 		return w.link(d, name, e)
 	case unix.S_IFREG:
-		return w.file(d, name, e, now)
+		return w.file(d, name, e, now, fd)
 	}
 	return refuse(e.path, "is "+typeName(w.st.Mode)+", and only files, directories and links belong in a bundle", "remove it")
+}
+
+// stat fills w.st from an open file, or by name where fd is -1.
+func (w *worker) stat(d *openDir, name string, fd int) error {
+	if fd >= 0 {
+		return statx(fd, "", &w.st)
+	}
+	return statx(d.fd, name, &w.st)
 }
 
 func (w *worker) directory(d *openDir, e *entry) error {
@@ -63,7 +79,7 @@ func (w *worker) link(d *openDir, name string, e *entry) error {
 	return nil
 }
 
-func (w *worker) file(d *openDir, name string, e *entry, now time.Time) error {
+func (w *worker) file(d *openDir, name string, e *entry, now time.Time, fd int) error {
 	e.typ, e.size = 'f', w.st.Size
 	switch {
 	case w.files.Add(1) > int64(w.lim.Files):
@@ -83,17 +99,25 @@ func (w *worker) file(d *openDir, name string, e *entry, now time.Time) error {
 		return nil
 	}
 	e.fresh = e.stamp.settled(now)
-	return w.content(d, name, e)
+	if fd >= 0 {
+		return w.content(fd, e)
+	}
+	return w.contentOf(d, name, e)
 }
 
-// content hashes a file, and makes sure that what was read is the file that was looked at: the same inode before and after, of the same
-// size, not written to in between.
-func (w *worker) content(d *openDir, name string, e *entry) error {
+// contentOf opens a file that was looked at by name, and hashes it.
+func (w *worker) contentOf(d *openDir, name string, e *entry) error {
 	fd, err := openat(d.fd, name, unix.O_RDONLY)
 	if err != nil {
 		return sysError(e.path, err)
 	}
 	defer unix.Close(fd)
+	return w.content(fd, e)
+}
+
+// content hashes a file, and makes sure that what was read is the file that was looked at: the same inode before and after, of the same
+// size, not written to in between.
+func (w *worker) content(fd int, e *entry) error {
 	var size uint64
 	w.hash.Reset()
 	for size < e.size {

@@ -21,7 +21,7 @@ func openat(dir int, name string, flags uint64) (int, error) {
 
 func statx(dir int, name string, st *unix.Statx_t) error {
 	for {
-		err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_BASIC_STATS, st)
+		err := unix.Statx(dir, name, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT|unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, st)
 		if err != unix.EINTR {
 			return err
 		}
