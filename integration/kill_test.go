@@ -62,6 +62,11 @@ func (b *background) expect(t *testing.T, text string) {
 // wait returns the rest of stdout and the exit code.
 func (b *background) wait(t *testing.T) (string, int) {
 	t.Helper()
+	late := time.AfterFunc(time.Minute, func() {
+		t.Error("the client had to be killed")
+		_ = b.cmd.Process.Kill()
+	})
+	defer late.Stop()
 	rest, err := io.ReadAll(b.stdout)
 	if err != nil {
 		t.Error(err)

@@ -209,19 +209,22 @@ os.makedirs(deep)
 os.chdir(deep)
 for i in range(900):
     open("f" * 200 + str(i), "w").close()
-    os.close(os.open("s" * 200 + str(i), os.O_CREAT | os.O_RDWR))
-    os.link("s" * 200 + str(i), "l" * 200 + str(i))
-os.chdir("/")
 `
 	inEachMode(t, func(t *testing.T, m mode) {
-		for _, script := range []string{
-			`open("/run/skillbox/result/result.json", "w").write('"' + "<" * (2097152 - 2) + '"')`,
-			names,
+		for script, large := range map[string]string{
+			`open("/run/skillbox/result/result.json", "w").write('"' + "<" * (2097152 - 2) + '"')`: "result",
+			names: "outputs",
 		} {
 			bundle := m.bundleOf(t, map[string]string{"main.py": script + "\nprint('done')\n"})
 			e := m.envelope(t, 0, "--output", filepath.Join(m.dir(t), "out"), bundle, "--", "python3", "main.py")
 			if e["verdict"] != "exited" || e["stdout"] != "done\n" {
-				t.Errorf("verdict %v, stdout %q, error %v", e["verdict"], e["stdout"], e["error"])
+				t.Errorf("%s: verdict %v, stdout %q, error %v", large, e["verdict"], e["stdout"], e["error"])
+			}
+			if result, _ := e["result"].(string); large == "result" && result != strings.Repeat("<", 2<<20-2) {
+				t.Errorf("the result is %d bytes long", len(result))
+			}
+			if warnings := fmt.Sprint(e["warnings"]); large == "outputs" && !strings.Contains(warnings, "nothing after this one was taken") {
+				t.Errorf("warnings %.300s", warnings)
 			}
 		}
 	})
@@ -289,6 +292,37 @@ func TestCancelBeforeTheSkillStarts(t *testing.T) {
 					nothingLeft(t, before)
 				})
 			}
+		}
+	})
+}
+
+// Nobody else would end a skillboxd that waits for a policy.
+func TestSkillboxdFollowsItsClient(t *testing.T) {
+	inEachMode(t, func(t *testing.T, m mode) {
+		fifo := filepath.Join(m.dir(t), "fifo")
+		if err := unix.Mkfifo(fifo, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		m.own(t, fifo)
+		writer, err := os.OpenFile(fifo, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer writer.Close()
+		for _, args := range [][]string{{"plan", "--policy", fifo, m.dir(t), "--", "true"}, {"policy", "check", fifo}} {
+			before := traces(t)
+			c := m.command(args...)
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			skillboxd := skillboxdOf(c.Process.Pid)
+			time.Sleep(200 * time.Millisecond)
+			if err := unix.Kill(skillboxd, 0); err != nil {
+				t.Fatalf("%q: skillboxd did not wait for the policy: %v", args, err)
+			}
+			_ = c.Process.Kill()
+			_ = c.Wait() // killed
+			nothingLeft(t, before)
 		}
 	})
 }

@@ -167,8 +167,12 @@ func extracted(t *testing.T, stream []byte, base, to string, want int) {
 // FuzzExtract feeds it any bytes.
 func FuzzExtract(f *testing.F) {
 	for _, h := range []tar.Header{
-		{Name: "a", Typeflag: tar.TypeReg, Size: 1}, {Name: "../a", Typeflag: tar.TypeReg, Size: 1}, {Name: "d/e/f", Typeflag: tar.TypeReg, Size: 1},
-		{Name: "l", Typeflag: tar.TypeSymlink, Linkname: ".."}, {Name: "link/x", Typeflag: tar.TypeReg, Size: 1}, {Name: "in/x", Typeflag: tar.TypeReg, Size: 1},
+		{Name: "a", Typeflag: tar.TypeReg, Size: 1},
+		{Name: "../a", Typeflag: tar.TypeReg, Size: 1},
+		{Name: "d/e/f", Typeflag: tar.TypeReg, Size: 1},
+		{Name: "l", Typeflag: tar.TypeSymlink, Linkname: ".."},
+		{Name: "link/x", Typeflag: tar.TypeReg, Size: 1},
+		{Name: "in/x", Typeflag: tar.TypeReg, Size: 1},
 		{Name: strings.Repeat("long/", 60) + "x", Typeflag: tar.TypeReg, Size: 1, Format: tar.FormatPAX},
 	} {
 		var b bytes.Buffer

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -82,7 +83,8 @@ func operatorPolicy(r *helper.Request, f *files) (*policy.Policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.PolicyName, err)
 	}
-	if info.Mode().IsRegular() && info.Mode().Perm()&0o002 != 0 {
+	// A file without a name (a memfd has mode 0777) is only its holder's to write.
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && info.Mode().Perm()&0o002 != 0 && st.Nlink > 0 {
 		return nil, &helper.Error{Message: "everybody may write this policy, so it is nobody's word", File: r.PolicyName, Hint: "chmod o-w " + r.PolicyName}
 	}
 	data, err := readAll(f.policy, maxPolicyBytes)

@@ -60,7 +60,7 @@ func Serve(conn *wire.Conn, o Options) error {
 		result, box := exec(conn, h, &r, f)
 		result.Phases["enter_ms"] = entered
 		result.DurationMS = sandbox.Since(began)
-		err := sendResult(conn, result)
+		err := conn.Send(helper.Reply{Result: result})
 		if box != nil && !o.OneShot {
 			err = errors.Join(err, box.Close())
 		}
@@ -69,19 +69,6 @@ func Serve(conn *wire.Conn, o Options) error {
 		return conn.Send(document(explain(h, &r, f)))
 	}
 	return conn.Send(helper.Reply{Result: failure(refused("unknown operation %q", r.Op))})
-}
-
-// sendResult answers with what a run came to. What the skill made too long for a frame, with names of output files for one, is
-// left out: it must not cost the caller the result.
-func sendResult(conn *wire.Conn, result *helper.Result) error {
-	err := conn.Send(helper.Reply{Result: result})
-	if !errors.Is(err, wire.ErrProtocol) {
-		return err
-	}
-	result.Result, result.Outputs, result.Denials = nil, nil, nil
-	result.Warnings = []string{"the result was too large: the skill's JSON, the list of its output files, denials and other warnings were left out"}
-	result.Normalize()
-	return conn.Send(helper.Reply{Result: result})
 }
 
 // exec runs one call. Whatever goes wrong becomes the envelope. The box, if there is one, has ended and is to be closed.
@@ -206,16 +193,7 @@ func takeResult(box *sandbox.Box, result *helper.Result) {
 	if len(data) == 0 {
 		return
 	}
-	// The encoder writes six bytes for each < and &: what was read within its limit may still be too long for the frame.
-	encoded, err := json.Marshal(json.RawMessage(data))
-	if err == nil && len(encoded) > maxResult {
-		err = fmt.Errorf("sandbox: result file: larger than %d bytes when encoded", maxResult)
-	}
-	if err != nil {
-		result.Warnings = append(result.Warnings, err.Error())
-		return
-	}
-	result.Result = encoded
+	result.Result = data
 }
 
 // takeOutputs streams /output to the client, if it asked for it.
