@@ -315,7 +315,7 @@ func TestSkillboxdFollowsItsClient(t *testing.T) {
 			if err := c.Start(); err != nil {
 				t.Fatal(err)
 			}
-			skillboxd := skillboxdOf(c.Process.Pid)
+			skillboxd := startedSkillboxdOf(t, c.Process.Pid)
 			time.Sleep(200 * time.Millisecond)
 			if err := unix.Kill(skillboxd, 0); err != nil {
 				t.Fatalf("%q: skillboxd did not wait for the policy: %v", args, err)
@@ -325,6 +325,19 @@ func TestSkillboxdFollowsItsClient(t *testing.T) {
 			nothingLeft(t, before)
 		}
 	})
+}
+
+// startedSkillboxdOf waits for the child that runs skillboxd: the first child of a Go program may be one that only tries pidfds.
+func startedSkillboxdOf(t *testing.T, client int) int {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		pid := skillboxdOf(client)
+		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && filepath.Base(exe) == "skillboxd" {
+			return pid
+		}
+	}
+	t.Fatal("skillboxd was not started")
+	return 0
 }
 
 func TestParametersThatNeverEndTimeOut(t *testing.T) {

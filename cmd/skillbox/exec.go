@@ -70,12 +70,9 @@ func (o *options) exec(args []string, dash int) error {
 }
 
 func printJSON(v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	_, err = os.Stdout.Write(append(text, '\n'))
-	return err
+	encoder := json.NewEncoder(os.Stdout)
+	encoder.SetEscapeHTML(false) // it is not for a web page, and < would become six bytes
+	return encoder.Encode(v)
 }
 
 // runSkill starts skillboxd, sends the request and gathers what belongs in the envelope.

@@ -60,7 +60,7 @@ func Serve(conn *wire.Conn, o Options) error {
 		result, box := exec(conn, h, &r, f)
 		result.Phases["enter_ms"] = entered
 		result.DurationMS = sandbox.Since(began)
-		err := conn.Send(helper.Reply{Result: result})
+		err := sendResult(conn, result)
 		if box != nil && !o.OneShot {
 			err = errors.Join(err, box.Close())
 		}
@@ -69,6 +69,19 @@ func Serve(conn *wire.Conn, o Options) error {
 		return conn.Send(document(explain(h, &r, f)))
 	}
 	return conn.Send(helper.Reply{Result: failure(refused("unknown operation %q", r.Op))})
+}
+
+// sendResult answers with what a run came to. Each part of it is bounded; should the whole be too long for a frame all the same, the
+// parts that the skill can make long are left out: they must not cost the caller the result.
+func sendResult(conn *wire.Conn, result *helper.Result) error {
+	err := conn.Send(helper.Reply{Result: result})
+	if !errors.Is(err, wire.ErrProtocol) {
+		return err
+	}
+	result.Result, result.Outputs, result.Denials = nil, nil, nil
+	result.Warnings = []string{"the result was too large for one message: the skill's JSON, the list of its output files, denials and other warnings were left out"}
+	result.Normalize()
+	return conn.Send(helper.Reply{Result: result})
 }
 
 // exec runs one call. Whatever goes wrong becomes the envelope. The box, if there is one, has ended and is to be closed.
