@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,9 @@ type Answer struct {
 // Do sends a request with its descriptors and waits for the answer. environ is asked for the values that the grant names.
 // An error means that skillboxd could not be asked, or died.
 func (p *Process) Do(r *Request, fds []int, environ func(name string) (string, bool)) (*Answer, error) {
+	if err := r.checkText(); err != nil {
+		return nil, err
+	}
 	if err := p.Conn.Send(r, fds...); err != nil {
 		return nil, err
 	}
@@ -39,8 +43,12 @@ func (p *Process) Do(r *Request, fds []int, environ func(name string) (string, b
 		case reply.Plan != nil:
 			return &Answer{Plan: reply.Plan}, nil
 		case reply.Granted != nil:
+			values, err := valuesFor(reply.Granted, environ)
+			if err != nil {
+				return nil, err
+			}
 			// EPIPE: skillboxd has ended meanwhile, and its answer, which says why, waits to be received.
-			if err := p.Conn.Send(Message{Values: valuesFor(reply.Granted, environ)}); err != nil && !errors.Is(err, unix.EPIPE) {
+			if err := p.Conn.Send(Message{Values: values}); err != nil && !errors.Is(err, unix.EPIPE) {
 				return nil, fmt.Errorf("helper: %w", err)
 			}
 		}
@@ -48,15 +56,52 @@ func (p *Process) Do(r *Request, fds []int, environ func(name string) (string, b
 }
 
 // valuesFor picks what was granted from the environment, and nothing else.
-func valuesFor(g *Granted, environ func(string) (string, bool)) *Values {
-	pick := func(names []string) map[string]string {
-		values := map[string]string{}
-		for _, name := range names {
-			if value, ok := environ(name); ok {
-				values[name] = value
+func valuesFor(g *Granted, environ func(string) (string, bool)) (*Values, error) {
+	v := &Values{Env: map[string]string{}, Secrets: map[string]string{}}
+	for _, list := range []struct {
+		names []string
+		into  map[string]string
+	}{{g.Env, v.Env}, {g.Secrets, v.Secrets}} {
+		for _, name := range list.names {
+			value, ok := environ(name)
+			if !ok {
+				continue
 			}
+			if err := checkText("the value of "+name, value); err != nil {
+				return nil, err
+			}
+			list.into[name] = value
 		}
-		return values
 	}
-	return &Values{Env: pick(g.Env), Secrets: pick(g.Secrets)}
+	return v, nil
+}
+
+// checkText refuses what JSON would change without a word: it knows only UTF-8. The value itself is not shown, it may be a secret.
+func checkText(what, text string) error {
+	if utf8.ValidString(text) {
+		return nil
+	}
+	return &Error{Message: what + " is not UTF-8", Hint: "bytes of any kind go in as a file: --input or --params @FILE"}
+}
+
+func (r *Request) checkText() error {
+	errs := []error{checkText("--entry", r.Entry), checkText("the name of the policy", r.PolicyName)}
+	for i, word := range r.Words {
+		errs = append(errs, checkText(fmt.Sprintf("word %d after --", i+1), word))
+	}
+	for i, name := range r.Inputs {
+		errs = append(errs, checkText(fmt.Sprintf("the name of input %d", i+1), name))
+	}
+	for name, value := range r.EnvSet {
+		errs = append(errs, checkText("an --env name", name), checkText("--env "+name, value))
+	}
+	for _, name := range r.EnvPass {
+		errs = append(errs, checkText("an --env name", name))
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

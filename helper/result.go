@@ -55,6 +55,9 @@ type Result struct {
 	Sandbox         Sandbox            `json:"sandbox"`
 }
 
+// LimitsWarning is in every result for as long as no cgroup holds the default limits.
+const LimitsWarning = "cpu, memory and pids are held by resource limits and a watchdog, not by a cgroup"
+
 // Usage is what the skill and its reaped descendants used.
 type Usage struct {
 	UserMS   float64 `json:"user_ms"`

@@ -29,6 +29,32 @@ type Process struct {
 // /etc/subuid and newuidmap grant them, else with the one id. The mapping is made while the program starts up; it waits for the
 // request, which comes after.
 func Spawn() (*Process, error) {
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWCGROUP}
+	rootless := os.Geteuid() != 0
+	if rootless {
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		// Without ids the new namespace's owner would lose its capabilities on exec; ambient ones stay (capabilities(7)).
+		attr.AmbientCaps = allCaps()
+	}
+	p, err := start(attr)
+	if err != nil {
+		return nil, spawnError(rootless, err)
+	}
+	if rootless {
+		if err := mapIDs(p.process.Pid); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
+	}
+	return p, nil
+}
+
+// SpawnPlain starts a skillboxd without namespaces, for the operations that Plain names; it refuses every other. It works where
+// Spawn does not.
+func SpawnPlain() (*Process, error) { return start(&syscall.SysProcAttr{}) }
+
+// start runs skillboxd with one end of a connection as descriptor 3 and nothing of the caller's but stderr. It gets a session of its
+// own: Ctrl-C reaches the client, which cancels; the helper must live to clean up.
+func start(attr *syscall.SysProcAttr) (*Process, error) {
 	program, err := Find("skillboxd")
 	if err != nil {
 		return nil, err
@@ -38,31 +64,21 @@ func Spawn() (*Process, error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	attr := &os.ProcAttr{
-		Dir:   "/",
-		Env:   []string{},
-		Files: []*os.File{nil, nil, os.Stderr, theirs},
-		// A session of its own: Ctrl-C reaches the client, which cancels; the helper must live to clean up.
-		Sys: &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWCGROUP},
-	}
-	rootless := os.Geteuid() != 0
-	if rootless {
-		attr.Sys.Cloneflags |= unix.CLONE_NEWUSER
-		// Without ids the new namespace's owner would lose its capabilities on exec; ambient ones stay (capabilities(7)).
-		attr.Sys.AmbientCaps = allCaps()
-	}
-	process, err := os.StartProcess(program, []string{"skillboxd", "oneshot"}, attr)
+	attr.Setsid = true
+	process, err := os.StartProcess(program, []string{"skillboxd", "oneshot"}, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, os.Stderr, theirs}, Sys: attr,
+	})
 	if err != nil {
 		conn.Close()
-		return nil, spawnError(program, rootless, err)
+		return nil, fmt.Errorf("helper: start %s: %w", program, err)
 	}
-	p := &Process{Conn: conn, process: process}
-	if rootless {
-		if err := mapIDs(process.Pid); err != nil {
-			return nil, errors.Join(err, p.Close())
-		}
-	}
-	return p, nil
+	return &Process{Conn: conn, process: process}, nil
+}
+
+// Kill ends skillboxd and every box below it at once; Close is still to be called. After skillboxd's own end it does nothing.
+func (p *Process) Kill() {
+	// The only possible failure is that it has ended already.
+	_ = p.process.Kill()
 }
 
 // ErrUnended says that skillboxd is dying and cannot: it waits in the kernel for a file system whose server does not answer, which
@@ -105,15 +121,16 @@ func Find(name string) (string, error) {
 	return "", fmt.Errorf("helper: %s is not installed beside %s", name, self)
 }
 
-func spawnError(program string, rootless bool, err error) error {
-	hint := "`skillbox doctor` says what this machine lacks"
+// spawnError adds what a refused clone means, and where to look.
+func spawnError(rootless bool, err error) error {
+	const hint = "`skillbox doctor` says what this machine lacks"
 	if rootless && (errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) || errors.Is(err, unix.ENOSPC)) {
 		return fmt.Errorf("helper: this machine does not let ordinary users make user namespaces; %s: %w", hint, err)
 	}
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("helper: root here may not make namespaces (a container without CAP_SYS_ADMIN?); %s: %w", hint, err)
 	}
-	return fmt.Errorf("helper: start %s: %w", program, err)
+	return err
 }
 
 // allCaps lists every capability that the running kernel knows, as the bounding set shows them.

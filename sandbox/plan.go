@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"skillbox/bundle"
+	"skillbox/helper"
 	"skillbox/policy"
 	"skillbox/rootfs"
 	"skillbox/seccomp"
@@ -135,7 +136,7 @@ func (plan *Plan) refuse(h *Host, p *policy.Policy) error {
 		}
 		plan.Warnings = append(plan.Warnings, field+": "+message+"; held by resource limits and a watchdog instead (best-effort)")
 	}
-	plan.Warnings = append(plan.Warnings, "cpu, memory and pids are held by resource limits and a watchdog, not by a cgroup")
+	plan.Warnings = append(plan.Warnings, helper.LimitsWarning)
 	return nil
 }
 

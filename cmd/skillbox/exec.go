@@ -61,8 +61,9 @@ func (o *options) exec(args []string, dash int) error {
 	} else if result.Error != nil {
 		complain(result.Error)
 	}
-	if !o.json && result.Verdict != helper.Exited {
-		for _, w := range result.Warnings {
+	for _, w := range result.Warnings {
+		// The means by which defaults are held is no news for a person at every run.
+		if !o.json && w != helper.LimitsWarning {
 			fmt.Fprintf(os.Stderr, "skillbox: warning: %s\n", w)
 		}
 	}
