@@ -18,7 +18,7 @@ func (w *worker) look(d *openDir, e *entry, now time.Time) error {
 	if w.known.len() == 0 {
 		// Every file is going to be read: opening it first saves looking its name up twice. What cannot be opened like a file is
 		// looked at by name below, and the open neither follows a link nor waits.
-		if fd, _ = openat(d.fd, name, unix.O_RDONLY); fd >= 0 {
+		if fd = openFile(d.fd, name); fd >= 0 {
 			defer unix.Close(fd)
 		}
 	}
@@ -99,10 +99,13 @@ func (w *worker) file(d *openDir, name string, e *entry, now time.Time, fd int) 
 		return nil
 	}
 	e.fresh = e.stamp.settled(now)
-	if fd >= 0 {
-		return w.content(fd, e)
+	if fd < 0 {
+		return w.contentOf(d, name, e)
 	}
-	return w.contentOf(d, name, e)
+	if e.size < bufSize {
+		return w.whole(fd, e)
+	}
+	return w.content(fd, e)
 }
 
 // contentOf opens a file that was looked at by name, and hashes it.
@@ -113,6 +116,26 @@ func (w *worker) contentOf(d *openDir, name string, e *entry) error {
 	}
 	defer unix.Close(fd)
 	return w.content(fd, e)
+}
+
+// whole hashes a small file that was looked at after it was opened. It need not be looked at again: what is written to it between the
+// look and the one read gives it a new time, with which the cache does not know it.
+func (w *worker) whole(fd int, e *entry) error {
+	n, err := read(fd, w.buf)
+	if err != nil {
+		return sysError(e.path, err)
+	}
+	if uint64(n) != e.size {
+		// Changed, or on a file system that gives less than was asked for: read again with all care.
+		if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
+			return sysError(e.path, err)
+		}
+		return w.content(fd, e)
+	}
+	w.hash.Reset()
+	w.hash.Write(w.buf[:n])
+	w.hash.Sum(e.hash[:0])
+	return nil
 }
 
 // content hashes a file, and makes sure that what was read is the file that was looked at: the same inode before and after, of the same
