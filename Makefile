@@ -10,7 +10,7 @@ FUZZTIME ?= $(if $(CI),30s,3s)
 # What each goal needs, as "command or file" = "Debian package".
 NEED_BUILD = gcc=gcc /usr/include/seccomp.h=libseccomp-dev
 NEED_DEMO = newuidmap=uidmap /usr/bin/python3=python3
-NEED_TEST = git=git setpriv=util-linux node=nodejs /usr/lib/python3/dist-packages/pypdf/__init__.py=python3-pypdf busybox=busybox-static strace=strace
+NEED_TEST = git=git setpriv=util-linux node=nodejs /usr/lib/python3/dist-packages/pypdf/__init__.py=python3-pypdf
 NEED_BENCH = hyperfine=hyperfine bwrap=bubblewrap runc=runc
 
 .PHONY: build demo test lint vet race fuzz unit integration bench clean

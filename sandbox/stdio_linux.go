@@ -11,7 +11,7 @@ import (
 
 // A skill gets pipes that we made, never the caller's own files: a regular file could be reopened for writing through
 // /proc/self/fd, a terminal could be typed into, a socket could carry descriptors. What is read from or written to the caller's
-// files goes through a relay; /dev/null alone becomes the box's own, which costs nothing. A pipe given as stdin is no exception: the
+// files goes through a relay; for /dev/null alone the skill gets the device, opened anew, which costs nothing. A pipe given as stdin is no exception: the
 // skill, often its owner, could open it again through /proc/self/fd and write lines for whoever reads on, such as the loop of a shell.
 
 // stdio is what connects one call with its caller.
