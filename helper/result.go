@@ -11,6 +11,7 @@ const (
 	Signaled      = "signaled"       // by signal
 	TimedOut      = "timed_out"      // after policy's timeout
 	OutOfMemory   = "out_of_memory"  // above resources.memory
+	PidsLimit     = "pids_limit"     // kept forking at resources.pids
 	OutputLimit   = "output_limit"   // above resources.output
 	SyscallKilled = "syscall_killed" // by the seccomp filter
 	Canceled      = "canceled"       // by the caller
@@ -26,6 +27,7 @@ const (
 	CodeNotFound      = 127
 	CodeCanceled      = 130
 	CodeOutOfMemory   = 137
+	CodePidsLimit     = 137 // killed, like CodeOutOfMemory; the verdict tells them apart
 	CodeOutputLimit   = 153
 	CodeSyscallKilled = 159
 )
@@ -55,10 +57,11 @@ type Result struct {
 	Sandbox         Sandbox            `json:"sandbox"`
 }
 
-// LimitsWarning is in every result for as long as no cgroup holds the default limits.
-const LimitsWarning = "cpu, memory and pids are held by resource limits and a watchdog, not by a cgroup"
+// LimitsWarning ends the warning that names the default limits which no cgroup holds here.
+const LimitsWarning = "held by resource limits and a watchdog, not by a cgroup"
 
-// Usage is what the skill and its reaped descendants used.
+// Usage is what the skill and its descendants used. With a cgroup the figures are the kernel's own for the whole box, init included;
+// without one they are init's, which knows of reaped descendants only. What this kernel or this run cannot tell is absent, never zero.
 type Usage struct {
 	UserMS   float64 `json:"user_ms"`
 	SystemMS float64 `json:"system_ms"`
@@ -66,6 +69,29 @@ type Usage struct {
 	MaxRSS      int64 `json:"max_rss_bytes"`
 	StdoutBytes int64 `json:"stdout_bytes"`
 	StderrBytes int64 `json:"stderr_bytes"`
+
+	MemoryPeak  *int64    `json:"memory_peak,omitempty"`  // bytes, memory.peak: since Linux 5.19
+	OOMKills    *int64    `json:"oom_kills,omitempty"`    // processes, memory.events
+	PidsPeak    *int64    `json:"pids_peak,omitempty"`    // processes and threads, pids.peak: since Linux 6.2
+	PidsRefused *int64    `json:"pids_refused,omitempty"` // forks refused at resources.pids, pids.events
+	Throttled   *float64  `json:"throttled_ms,omitempty"` // time for which resources.cpu held the skill back, cpu.stat
+	IO          *IO       `json:"io,omitempty"`           // io.stat, all disks together
+	Pressure    *Pressure `json:"pressure,omitempty"`     // where the kernel has CONFIG_PSI
+}
+
+// IO is what went to and came from disks; what the page cache held is not in it.
+type IO struct {
+	ReadBytes  int64 `json:"read_bytes"`
+	WriteBytes int64 `json:"write_bytes"`
+	Reads      int64 `json:"reads"`
+	Writes     int64 `json:"writes"`
+}
+
+// Pressure is for how long, in milliseconds, at least one task of the box waited for each resource ("some" of PSI).
+type Pressure struct {
+	CPUMS    float64 `json:"cpu_ms"`
+	MemoryMS float64 `json:"memory_ms"`
+	IOMS     float64 `json:"io_ms"`
 }
 
 // Error says what went wrong and where, so that a caller can show it at the right place.

@@ -29,7 +29,7 @@ type Process struct {
 // /etc/subuid and newuidmap grant them, else with the one id. The mapping is made while the program starts up; it waits for the
 // request, which comes after.
 func Spawn() (*Process, error) {
-	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWCGROUP}
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID}
 	rootless := os.Geteuid() != 0
 	if rootless {
 		attr.Cloneflags |= unix.CLONE_NEWUSER

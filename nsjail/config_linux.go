@@ -52,8 +52,7 @@ func config(id string, s *specs.Spec) (*configs.Config, error) {
 		UIDMappings:     idMaps(s.Linux.UIDMappings),
 		GIDMappings:     idMaps(s.Linux.GIDMappings),
 		RootlessCgroups: true,
-		// No limits and an unwritable cgroup file system: libcontainer then leaves cgroups alone.
-		Cgroups: &cgroups.Cgroup{Name: id, Parent: "skillbox", Rootless: true, Resources: &cgroups.Resources{}},
+		Cgroups:         group(id, s.Linux.CgroupsPath),
 	}
 	for _, ns := range s.Linux.Namespaces {
 		kind, ok := namespaceTypes[ns.Type]
@@ -76,6 +75,16 @@ func config(id string, s *specs.Spec) (*configs.Config, error) {
 		c.Rlimits = append(c.Rlimits, configs.Rlimit{Type: kind, Hard: r.Hard, Soft: r.Soft})
 	}
 	return c, nil
+}
+
+// group is the cgroup that init is moved to before it has done anything. Its limits are package cgroup's business. Without one,
+// libcontainer is to leave cgroups alone, which it does where it has no limits to set and /sys/fs/cgroup cannot be written.
+func group(id, path string) *cgroups.Cgroup {
+	c := &cgroups.Cgroup{Path: path, Rootless: true, Resources: &cgroups.Resources{}}
+	if path == "" {
+		c.Name, c.Parent = id, "skillbox"
+	}
+	return c
 }
 
 func idMaps(from []specs.LinuxIDMapping) []configs.IDMap {

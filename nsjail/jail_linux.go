@@ -12,8 +12,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 
-	// Registers the device code without which libcontainer's Start fails.
-	_ "github.com/opencontainers/cgroups/devices"
 	// The constructor that enters namespaces before the Go runtime starts.
 	_ "github.com/opencontainers/runc/libcontainer/nsenter"
 

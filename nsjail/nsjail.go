@@ -2,7 +2,7 @@
 // inside every layer, verified and waiting; Jail.Start and Jail.Wait are one call. It is the only importer of libcontainer.
 //
 // Libcontainer gets no stdio of a caller's (it would change its owner), no seccomp profile (it cannot set the action for foreign
-// architectures, and only one filter) and no cgroup (package cgroup's business).
+// architectures, and only one filter) and no limits for the cgroup that it moves init to (package cgroup's business).
 package nsjail
 
 import (
@@ -10,7 +10,7 @@ import (
 )
 
 // Description says what to start. Of Spec only what this package supports is used: root path, hostname, process user, rlimits,
-// namespaces, id mappings, sysctls, masked and read-only paths. Anything else in it is refused.
+// namespaces, id mappings, sysctls, masked and read-only paths, cgroup path. Anything else in it is refused.
 type Description struct {
 	ID       string // unique in StateDir: letters, digits, '-', '_'
 	StateDir string // libcontainer's, on a private tmpfs of the caller's

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -97,7 +98,7 @@ func (g *granting) scalar(path string, k key) {
 		x, y := k.shape.rank(k.field(a)), k.shape.rank(k.field(b))
 		return x > y && !k.floor || x < y && k.floor
 	}
-	value := func(p *Policy) string { return k.shape.text(k.field(p)) }
+	value := func(p *Policy) string { return cmp.Or(k.shape.text(k.field(p)), "no value") }
 	bound, beyond := "at most ", "more"
 	if k.floor {
 		bound, beyond = "at least ", "less"

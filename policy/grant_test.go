@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -86,6 +87,48 @@ func TestADefaultAboveTheCeilingIsLoweredAndNoted(t *testing.T) {
 		if at := p.Position(field).String(); at != want || p.Named(field) != (want != "") {
 			t.Errorf("%s is at %q", field, at)
 		}
+	}
+}
+
+func TestACeilingBoundsWhatHasNoDefault(t *testing.T) {
+	ceiling := named(t, "host.yaml", "resources: {io_read: 10Mi, io_write: 5Mi, io_weight: 50, output_overflow: kill}")
+	g, err := Grant(ceiling, named(t, "policy.yaml", "resources: {io_write: 1Mi}"), named(t, "SKILL.md", "resources: {io_read: 20Mi, io_weight: 10}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := g.Policy.Resources; r.IORead != 10<<20 || r.IOWrite != 1<<20 || r.IOWeight != 10 || r.OutputOverflow != "kill" {
+		t.Errorf("effective:\n%s", g.Policy.YAML())
+	}
+	if at := g.Policy.Position("resources.io_read").String(); at != "host.yaml:2:22" {
+		t.Errorf("io_read is named at %q", at)
+	}
+	if got := fmt.Sprint(g.Clamped); got != "[default: resources.io_read asked no value, got 10Mi: the ceiling at host.yaml:2:22 permits no more "+
+		"default: resources.io_weight asked no value, got 50: the ceiling at host.yaml:2:54 permits no more]" {
+		t.Errorf("clamped: %s", got)
+	}
+	for _, beyond := range []string{"io_read: 11Mi", "io_write: 6Mi", "io_weight: 51", "output_overflow: truncate"} {
+		if _, err := Grant(ceiling, named(t, "policy.yaml", "resources: {"+beyond+"}"), nil); err == nil || !strings.Contains(err.Error(), "is not permitted on this host (host.yaml:2:") {
+			t.Errorf("%s: %v", beyond, err)
+		}
+	}
+	// What nobody names stays unset, and a wide ceiling gives nobody more than the kernel's 100.
+	for _, wide := range []*Policy{nil, named(t, "host.yaml", "resources: {io_weight: 200, output_overflow: truncate}")} {
+		g, err := Grant(wide, nil, nil)
+		if err != nil || g.Policy.Digest() != Default().Digest() || len(g.Clamped) > 0 {
+			t.Errorf("%v, clamped %v", err, g.Clamped)
+		}
+	}
+	// A declaration narrows what the operator left unset; what it would widen is a request.
+	g, err = Grant(nil, nil, named(t, "SKILL.md", "resources: {io_read: 1Mi, io_weight: 500, output_overflow: truncate}"))
+	if err != nil || g.Policy.Resources.IORead != 1<<20 || g.Policy.Resources.IOWeight != 0 || g.Policy.Resources.OutputOverflow != "kill" ||
+		len(g.Narrowed) != 1 || len(g.Requested) != 2 || g.Policy.Named("resources.io_read") {
+		t.Errorf("%v\n%s", err, g.Policy.YAML())
+	}
+	unset := Default()
+	unset.Resources.IORead = -1
+	unset.Set("resources.io_read", "--io-read")
+	if _, err := Grant(nil, unset, nil); err == nil {
+		t.Error("a negative rate was granted")
 	}
 }
 
@@ -186,7 +229,7 @@ func pick(t *testing.T, r *rand.Rand, file string) *Policy {
 	add(fmt.Sprintf("network: {egress: %s, deny: %s}", rules(), rules()))
 	add("filesystem: {read: " + subset("{host: /srv, path: /a}", "{host: /opt/x, path: /b}") + ", write: " + subset("{host: /mnt/w, path: /c}", "{host: /mnt/w/x, path: /d}") + "}")
 	add("env: {pass: " + subset("A", "B", "C") + ", secrets: " + subset("K", "L") + "}")
-	add(fmt.Sprintf("resources: {memory: %dMi, pids: %d}", 4+r.IntN(500), 1+r.IntN(200)))
+	add(fmt.Sprintf("resources: {memory: %dMi, pids: %d%s%s}", 4+r.IntN(500), 1+r.IntN(200), some("", ", io_read: 1Mi", ", io_read: 2Mi"), some("", ", io_weight: 50", ", io_weight: 200")))
 	add("syscalls: {profile: " + some("strict", "default", "debug") + ", allow: " + subset("bpf", "ptrace") + ", deny: " + subset("kill", "clone") + "}")
 	add("audit: {files: " + some("none", "writes", "all") + "}")
 	add("timeout: " + some("1s", "30s", "1m"))
@@ -276,6 +319,10 @@ func wider(p, bound *Policy, who string) string {
 		return "memory"
 	case counts("resources.pids") && p.Resources.Pids > bound.Resources.Pids:
 		return "pids"
+	case counts("resources.io_read") && bound.Resources.IORead != 0 && (p.Resources.IORead == 0 || p.Resources.IORead > bound.Resources.IORead):
+		return "io_read"
+	case counts("resources.io_weight") && bound.Resources.IOWeight != 0 && cmp.Or(p.Resources.IOWeight, 100) > bound.Resources.IOWeight:
+		return "io_weight"
 	case counts("timeout") && p.Timeout > bound.Timeout:
 		return "timeout"
 	case who != "declared" && counts("audit.files") && p.Audit.Files == "none" && bound.Audit.Files != "none":

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -69,6 +70,10 @@ var keys = []key{
 		{name: "pids", doc: "Processes and threads at a time.", def: "64", shape: integer(1, 4_194_304), field: in(func(p *Policy) any { return &p.Resources.Pids })},
 		{name: "open_files", doc: "Open files of one process.", def: "256", shape: integer(16, 1_048_576), field: in(func(p *Policy) any { return &p.Resources.OpenFiles })},
 		{name: "output", doc: "Bytes of stdout and stderr.", def: "10Mi", shape: size(kib, 64*gib), field: in(func(p *Policy) any { return &p.Resources.Output })},
+		{name: "output_overflow", doc: "What happens above output: the run is ended, or what comes more is dropped and the skill goes on.", def: "kill", shape: choice("kill", "truncate"), field: in(func(p *Policy) any { return &p.Resources.OutputOverflow })},
+		{name: "io_read", doc: "Bytes per second read from each disk; as fast as it is if left out.", shape: optional(rate(64*kib, tib), math.Inf(1)), field: in(func(p *Policy) any { return &p.Resources.IORead })},
+		{name: "io_write", doc: "Bytes per second written to each disk; as fast as it is if left out.", shape: optional(rate(64*kib, tib), math.Inf(1)), field: in(func(p *Policy) any { return &p.Resources.IOWrite })},
+		{name: "io_weight", doc: "Share of a busy disk, against others' 100; 100 if left out.", shape: optional(integer(1, 10_000), 100), field: in(func(p *Policy) any { return &p.Resources.IOWeight })},
 	}},
 	{name: "timeout", doc: "How long a run may take.", def: "30s", shape: duration(10*time.Millisecond, 168*time.Hour), field: in(func(p *Policy) any { return &p.Timeout })},
 	{name: "syscalls", doc: "The seccomp filter.", keys: []key{

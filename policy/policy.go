@@ -70,6 +70,10 @@ type Resources struct {
 	Pids      int64
 	OpenFiles int64
 	Output    int64 // bytes of stdout and stderr together
+
+	OutputOverflow  string // what becomes of a skill that writes more: "kill" or "truncate"
+	IORead, IOWrite int64  // bytes per second for each disk; 0 is not set, which asks for nothing: a disk's speed has no default
+	IOWeight        int64  // share of a busy disk; 0 is not set, which leaves the kernel's 100
 }
 
 // Syscalls picks a seccomp profile and changes single calls of it.

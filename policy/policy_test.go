@@ -26,7 +26,7 @@ network:
   deny:
     - {domains: [tracker.example.org]}
   limits: {bytes: 10Mi, connections: 256}
-resources: {cpu: 1, memory: 256Mi, pids: 64, open_files: 256, output: 10Mi}
+resources: {cpu: 1, memory: 256Mi, pids: 64, open_files: 256, output: 10Mi, output_overflow: truncate, io_read: 50Mi, io_write: 10M, io_weight: 50}
 timeout: 30s
 syscalls: {profile: default, allow: [], deny: []}
 audit: {syscalls: denied, files: none}
@@ -79,6 +79,10 @@ resources:
   pids: 64
   open_files: 256
   output: 10Mi
+  output_overflow: truncate
+  io_read: 50Mi
+  io_write: 10M
+  io_weight: 50
 timeout: 30s
 syscalls:
   profile: default
@@ -96,7 +100,7 @@ audit:
 func TestWhatIsLeftOutHoldsItsDefault(t *testing.T) {
 	for name, p := range map[string]*Policy{"Default": Default(), "an empty policy": parse(t, "version: 1\n")} {
 		if p.Enforcement != "strict" || p.Rootfs != (Rootfs{"host", "read-only"}) || p.Timeout != 30*time.Second ||
-			p.Resources != (Resources{1, 256 << 20, 64, 256, 10 << 20}) || p.Filesystem.Output != 64<<20 ||
+			p.Resources != (Resources{CPU: 1, Memory: 256 << 20, Pids: 64, OpenFiles: 256, Output: 10 << 20, OutputOverflow: "kill"}) || p.Filesystem.Output != 64<<20 ||
 			p.Network.Limits != (NetLimits{10 << 20, 256}) || p.Syscalls.Profile != "default" || p.Audit != (Audit{"denied", "none"}) {
 			t.Errorf("%s: %s", name, p.YAML())
 		}
@@ -167,7 +171,7 @@ func TestTheExampleIsValidAndNamesNoLimitThatNeedsCgroups(t *testing.T) {
 func TestTheDigestIsOfTheValuesAlone(t *testing.T) {
 	same := []string{
 		body(""), body("timeout: 30s # as ever"), body("resources: {memory: 268435456, cpu: 1000m}"),
-		body("audit: {files: none}\ntimeout: 0m30s"), string(parse(t, body("")).YAML()),
+		body("audit: {files: none}\ntimeout: 0m30s"), body("resources: {output_overflow: kill}"), string(parse(t, body("")).YAML()),
 	}
 	for _, text := range same {
 		if parse(t, text).Digest() != Default().Digest() {
@@ -178,6 +182,7 @@ func TestTheDigestIsOfTheValuesAlone(t *testing.T) {
 	for _, text := range []string{
 		"", "timeout: 31s", "name: x", "env: {set: {A: b}}", "env: {pass: [A]}", "network: {egress: [{domains: [a.org]}]}",
 		"network: {egress: [{domains: [a.org], ports: [80]}]}", "network: {deny: [{domains: [a.org]}]}", "filesystem: {read: [{host: /a, path: /b}]}",
+		"resources: {output_overflow: truncate}", "resources: {io_read: 1Mi}", "resources: {io_write: 1Mi}", "resources: {io_weight: 100}",
 	} {
 		d := parse(t, body(text)).Digest()
 		if other, ok := seen[d]; ok {

@@ -174,6 +174,31 @@ func size(least, most int64) shape {
 	return s
 }
 
+func rate(least, most int64) shape {
+	s := size(least, most)
+	s.accepts = "a size per second" + strings.TrimPrefix(s.accepts, "a size")
+	return s
+}
+
+// optional is s for a key without a default, where 0 stands for "not set" and cannot be written. In comparisons what is not set
+// reaches as far as the value unset.
+func optional(s shape, unset float64) shape {
+	text, rank := s.text, s.rank
+	s.text = func(v any) string {
+		if *v.(*int64) == 0 {
+			return ""
+		}
+		return text(v)
+	}
+	s.rank = func(v any) float64 {
+		if *v.(*int64) == 0 {
+			return unset
+		}
+		return rank(v)
+	}
+	return s
+}
+
 func cores(least, most float64) shape {
 	return measured("cores", least, most, `^([0-9]+(\.[0-9]+)?|[0-9]+m)$`, parseCPU, formatCPU)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"skillbox/boxinit"
+	"skillbox/cgroup"
 	"skillbox/netpolicy"
 	"skillbox/nsjail"
 	"skillbox/rootfs"
@@ -25,6 +26,7 @@ type Box struct {
 	Phases map[string]float64 // milliseconds, by what was done
 
 	dir        string
+	group      *cgroup.Group // nil where the host has none
 	tree       *rootfs.Tree
 	network    *netpolicy.Handle
 	jail       *nsjail.Jail
@@ -55,7 +57,7 @@ func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
 	if err := os.Mkdir(b.dir, 0o711); err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	program, err := b.createParts(plan)
+	program, err := b.createParts(h, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +76,7 @@ func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
 		}
 	}
 	b.Phases["jail_ms"] = Since(jailed)
-	return b, b.verify(h)
+	return b, errors.Join(b.confine(), b.verify(h))
 }
 
 // spec is the plan's OCI spec with the paths of this box.
@@ -87,12 +89,15 @@ func (b *Box) spec() *specs.Spec {
 			linux.Namespaces[i].Path = b.network.Path()
 		}
 	}
+	if b.group != nil {
+		linux.CgroupsPath = "/" + b.group.Name
+	}
 	spec.Linux = &linux
 	return &spec
 }
 
 // createParts makes what does not depend on one another at the same time: the tree, the network namespace and the filter.
-func (b *Box) createParts(plan *Plan) (*seccomp.Program, error) {
+func (b *Box) createParts(h *Host, plan *Plan) (*seccomp.Program, error) {
 	var (
 		network = make(chan error, 1)
 		filter  = make(chan error, 1)
@@ -109,10 +114,42 @@ func (b *Box) createParts(plan *Plan) (*seccomp.Program, error) {
 		filter <- err
 	}()
 	start := time.Now()
-	var err error
+	var err, errGroup error
 	b.tree, err = rootfs.Create(b.dir, &plan.Tree)
 	b.Phases["tree_ms"] = Since(start)
-	return program, errors.Join(err, <-network, <-filter)
+	if h.groups != nil {
+		start = time.Now()
+		b.group, errGroup = h.groups.Create(b.ID)
+		b.Phases["group_ms"] = Since(start)
+	}
+	return program, errors.Join(err, errGroup, <-network, <-filter)
+}
+
+// confine puts the cgroup's limits in force, now that setting up is over and nothing of the skill's has run.
+func (b *Box) confine() error {
+	if b.group == nil {
+		return nil
+	}
+	start := time.Now()
+	inside, err := b.group.Holds(b.jail.PID())
+	if err != nil {
+		return err
+	}
+	if !inside {
+		return &nsjail.VerifyError{Problems: []string{"init is not in its control group"}}
+	}
+	err = b.group.Confine(b.Plan.Group)
+	b.Phases["group_ms"] += Since(start)
+	return err
+}
+
+// kill ends every process of the box. It does not wait.
+func (b *Box) kill() {
+	if b.group != nil {
+		// Init's death does the same, one process after the other; should this fail, that remains.
+		_ = b.group.Kill()
+	}
+	b.jail.Kill()
 }
 
 func (b *Box) verify(h *Host) error {
@@ -147,10 +184,21 @@ func (b *Box) Close() error {
 	if b.tree != nil {
 		errs = append(errs, b.tree.Close())
 	}
+	if b.group != nil {
+		errs = append(errs, b.group.Close())
+	}
 	if err := os.Remove(b.dir); !errors.Is(err, os.ErrNotExist) {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// Leave takes away only what outlives this process and its namespaces.
+func (b *Box) Leave() error {
+	if b.group == nil {
+		return nil
+	}
+	return b.group.Close()
 }
 
 // Since is the time that has passed, in milliseconds.

@@ -1,6 +1,10 @@
 package sandbox
 
-import "os"
+import (
+	"os"
+
+	"skillbox/cgroup"
+)
 
 // Host is what Compile must know of the machine and of this skillboxd.
 type Host struct {
@@ -15,7 +19,14 @@ type Host struct {
 	// HardLimits are skillboxd's own resource limits, by the name that OCI gives them.
 	HardLimits map[string]uint64
 
-	lock *os.File // holds the block of ids as long as this process lives
+	// Controllers are those that can limit boxes here, GroupsIn is where their groups go; without any, NoGroups says why.
+	Controllers []string
+	GroupsIn    string
+	NoGroups    *cgroup.Unavailable
+
+	caller int           // on the machine
+	groups *cgroup.Place // nil with NoGroups
+	lock   *os.File      // holds the block of ids as long as this process lives
 }
 
 // IDs say who the skill is, in skillboxd's user namespace and in the box.

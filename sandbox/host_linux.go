@@ -31,7 +31,7 @@ func Enter() (*Host, error) {
 	if h.Namespaces, err = boxinit.Namespaces(); err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	if err := errors.Join(h.identify(), h.readLimits(), h.findInit(), h.coverCgroups(), h.mountPrivate()); err != nil {
+	if err := errors.Join(h.identify(), h.readLimits(), h.findInit(), h.openGroups(), h.mountPrivate()); err != nil {
 		return nil, err
 	}
 	return h, nil
@@ -52,19 +52,6 @@ func (h *Host) mountPrivate() error {
 	return errors.New("sandbox: none of /dev/pts, /dev/mqueue and /dev/shm exists to hold the sandbox's state")
 }
 
-// coverCgroups mounts an unwritable cgroup2 file system of our own, so that libcontainer finds the same on every host and leaves
-// cgroups alone: it would otherwise create groups in every v1 hierarchy that nobody removes after a SIGKILL.
-func (h *Host) coverCgroups() error {
-	if _, err := os.Stat("/sys/fs/cgroup"); err != nil {
-		return errors.New("sandbox: /sys/fs/cgroup does not exist: mount sysfs")
-	}
-	err := unix.Mount("cgroup2", "/sys/fs/cgroup", "cgroup2", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
-	if err != nil {
-		return fmt.Errorf("sandbox: mount cgroup2: %w", err)
-	}
-	return nil
-}
-
 // identify reads the id maps: a full map is the machine's own user namespace.
 func (h *Host) identify() error {
 	uids, err := readMap("/proc/self/uid_map")
@@ -75,6 +62,7 @@ func (h *Host) identify() error {
 	if err != nil {
 		return err
 	}
+	h.caller = int(uids[0].outside)
 	if uids.full() {
 		h.Mode = "root"
 		return h.takeBlock()

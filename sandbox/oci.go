@@ -38,7 +38,7 @@ var masked = []string{
 var unwritable = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/dev"}
 
 // oci is the spec that libcontainer runs. The tree is built beforehand (package rootfs), so /proc is its only mount.
-func oci(h *Host, p *policy.Policy) *specs.Spec {
+func oci(h *Host, p *policy.Policy, w Watched) *specs.Spec {
 	return &specs.Spec{
 		Version:  specs.Version,
 		Hostname: Hostname,
@@ -49,7 +49,7 @@ func oci(h *Host, p *policy.Policy) *specs.Spec {
 			Args:            []string{initPath},
 			Cwd:             "/",
 			NoNewPrivileges: true,
-			Rlimits:         rlimits(h, p),
+			Rlimits:         rlimits(h, p, w),
 		},
 		Linux: &specs.Linux{
 			Namespaces: []specs.LinuxNamespace{

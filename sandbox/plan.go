@@ -10,7 +10,7 @@ import (
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"skillbox/bundle"
-	"skillbox/helper"
+	"skillbox/cgroup"
 	"skillbox/policy"
 	"skillbox/rootfs"
 	"skillbox/seccomp"
@@ -31,7 +31,9 @@ type Plan struct {
 	Pass     []string          `json:"pass"`    // names whose values come with the call
 	Secrets  []string          `json:"secrets"` // names whose values come with the call, as files
 	Limits   Limits            `json:"limits"`
-	Layers   map[string]string `json:"layers"` // what holds the skill, and by which means
+	Group    cgroup.Limits     `json:"group"`   // what the cgroup holds
+	Watched  Watched           `json:"watched"` // what it does not, and the watchdog does
+	Layers   map[string]string `json:"layers"`  // what holds the skill, and by which means
 	Warnings []string          `json:"warnings"`
 }
 
@@ -41,6 +43,7 @@ type Limits struct {
 	Grace       time.Duration `json:"grace"` // between SIGTERM and SIGKILL
 	MemoryBytes int64         `json:"memory_bytes"`
 	OutputBytes int64         `json:"output_bytes"` // stdout and stderr together
+	Truncate    bool          `json:"truncate"`     // what is above OutputBytes is dropped, and the skill goes on
 	FilesBytes  int64         `json:"files_bytes"`  // what is taken from /output
 	FilesCount  int           `json:"files_count"`
 }
@@ -51,11 +54,21 @@ const (
 	maxOutputFile = 1000
 )
 
+// Watched is what the watchdog holds; zero is what it leaves to the cgroup.
+type Watched struct {
+	Memory int64         `json:"memory_bytes"`
+	Pids   int64         `json:"pids"`
+	CPU    time.Duration `json:"cpu"` // of all processes in the whole run: what the limit would let them have within the time-out
+}
+
 // Sources are the host paths of a plan, opened and identified by the caller: the bundle, and each bind of the policy in order,
 // reads first.
 type Sources struct {
 	Bundle Source
 	Binds  []Source
+	// Disks that hold them, and paths that lie on none, where the policy limits disks.
+	Disks    []cgroup.Disk
+	Diskless []string
 }
 
 // Source is an identified host path with the owner that it has on disk.
@@ -85,7 +98,8 @@ func Compile(h *Host, p *policy.Policy, b *bundle.Bundle, s Sources) (*Plan, err
 		Pass:    p.Env.Pass,
 		Secrets: p.Env.Secrets,
 		Limits: Limits{
-			Timeout: p.Timeout, Grace: grace, MemoryBytes: p.Resources.Memory, OutputBytes: p.Resources.Output,
+			Timeout: p.Timeout, Grace: grace, MemoryBytes: p.Resources.Memory,
+			OutputBytes: p.Resources.Output, Truncate: p.Resources.OutputOverflow == "truncate",
 			FilesBytes: p.Filesystem.Output, FilesCount: maxOutputFile,
 		},
 		Layers: map[string]string{},
@@ -93,16 +107,19 @@ func Compile(h *Host, p *policy.Policy, b *bundle.Bundle, s Sources) (*Plan, err
 	if err := plan.refuse(h, p); err != nil {
 		return nil, err
 	}
+	if err := plan.limit(h, p, s); err != nil {
+		return nil, err
+	}
 	if err := seccomp.Validate(plan.Seccomp); err != nil {
 		return nil, &Refusal{Field: "syscalls", Message: err.Error(), Position: p.Position("syscalls")}
 	}
 	plan.Tree = tree(h, p, b, s)
-	plan.OCI = oci(h, p)
+	plan.OCI = oci(h, p, plan.Watched)
 	plan.describe(p)
 	return plan, nil
 }
 
-// refuse lists what later versions enforce, and limits that need cgroup v2.
+// refuse lists what later versions enforce.
 func (plan *Plan) refuse(h *Host, p *policy.Policy) error {
 	at := func(field, message, hint string) error {
 		return &Refusal{Field: field, Message: message, Hint: hint, Position: p.Position(field)}
@@ -126,17 +143,6 @@ func (plan *Plan) refuse(h *Host, p *policy.Policy) error {
 		plan.Warnings = append(plan.Warnings, "this session's hard limit for core files is 0, which a piped kernel.core_pattern ignores: a skill that crashes starts "+
 			"the host's handler; raise the limit to 1 (ulimit -Hc 1)")
 	}
-	for _, field := range []string{"resources.cpu", "resources.memory", "resources.pids"} {
-		if !p.Named(field) {
-			continue
-		}
-		const message = "this limit needs a cgroup v2 group for the sandbox, which this version of skillbox cannot make yet"
-		if p.Enforcement != "best-effort" {
-			return at(field, message, "leave it out, and a default is held by resource limits and a watchdog; or say enforcement: best-effort")
-		}
-		plan.Warnings = append(plan.Warnings, field+": "+message+"; held by resource limits and a watchdog instead (best-effort)")
-	}
-	plan.Warnings = append(plan.Warnings, helper.LimitsWarning)
 	return nil
 }
 
@@ -193,14 +199,11 @@ func (plan *Plan) describe(p *policy.Policy) {
 	plan.Layers["bundle"] = p.Rootfs.Bundle
 	plan.Layers["seccomp"] = p.Syscalls.Profile
 	plan.Layers["network"] = "loopback only"
-	plan.Layers["memory"] = "watchdog and RLIMIT_DATA"
-	plan.Layers["pids"] = "RLIMIT_NPROC"
-	plan.Layers["cpu"] = "RLIMIT_CPU"
 }
 
 // rlimits hold what no cgroup does. RLIMIT_CORE is 1, not 0: a piped core_pattern handler of the host ignores 0 (core(5)).
 // RLIMIT_AS is never set: node and java reserve far more than they use.
-func rlimits(h *Host, p *policy.Policy) []specs.POSIXRlimit {
+func rlimits(h *Host, p *policy.Policy, w Watched) []specs.POSIXRlimit {
 	both := func(kind string, n int64) specs.POSIXRlimit {
 		limit := uint64(n)
 		if hard, ok := h.HardLimits[kind]; ok {
@@ -208,15 +211,20 @@ func rlimits(h *Host, p *policy.Policy) []specs.POSIXRlimit {
 		}
 		return specs.POSIXRlimit{Type: kind, Hard: limit, Soft: limit}
 	}
-	cpu := int64(math.Ceil(p.Timeout.Seconds()*max(1, p.Resources.CPU))) + 1
-	return []specs.POSIXRlimit{
+	limits := []specs.POSIXRlimit{
 		both("RLIMIT_CORE", 1),
 		both("RLIMIT_NOFILE", p.Resources.OpenFiles),
 		both("RLIMIT_NPROC", p.Resources.Pids+initThreads),
-		both("RLIMIT_DATA", p.Resources.Memory*4), // the watchdog holds the limit itself; this catches what is faster
-		both("RLIMIT_CPU", cpu),
 		both("RLIMIT_MEMLOCK", 8<<20),
 		both("RLIMIT_MSGQUEUE", 1<<20),
 		both("RLIMIT_SIGPENDING", 1024),
 	}
+	// Where the watchdog holds a limit, these catch what is faster. A cgroup needs no help, and programs may map more than they touch.
+	if w.Memory > 0 {
+		limits = append(limits, both("RLIMIT_DATA", w.Memory*4))
+	}
+	if w.CPU > 0 {
+		limits = append(limits, both("RLIMIT_CPU", int64(math.Ceil(p.Timeout.Seconds()*max(1, p.Resources.CPU)))+1))
+	}
+	return limits
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skillbox/boxinit"
+	"skillbox/cgroup"
 	"skillbox/helper"
 )
 
@@ -41,8 +42,50 @@ func (b *Box) result(exit *boxinit.Exit, end *ending, began time.Time) *helper.R
 	return r
 }
 
+// used reads the group's counters when the box's processes are gone, and finds out whether memory ended them.
+func (b *Box) used(end *ending) (*cgroup.Usage, error) {
+	if b.group == nil {
+		return nil, nil
+	}
+	u, err := b.group.Usage()
+	if err != nil {
+		return nil, err
+	}
+	if u.OOMKills != nil && *u.OOMKills > 0 {
+		if u.OOMs != nil && *u.OOMs > 0 {
+			end.set(helper.OutOfMemory, "the skill needed more than its %d bytes of memory (resources.memory), scratch space included", b.Plan.Group.Memory)
+		} else {
+			end.set(helper.OutOfMemory, "the machine ran out of memory, and the kernel chose this sandbox")
+		}
+	}
+	return u, nil
+}
+
+// addUsage puts the kernel's counters into the envelope.
+func (b *Box) addUsage(r *helper.Result, u *cgroup.Usage) {
+	if u == nil {
+		return
+	}
+	to := &r.Usage
+	to.UserMS, to.SystemMS = float64(u.UserUS)/1000, float64(u.SystemUS)/1000
+	to.MemoryPeak, to.OOMKills, to.PidsPeak, to.PidsRefused = u.MemoryPeak, u.OOMKills, u.PidsPeak, u.PidsRefused
+	if u.ThrottledUS != nil {
+		ms := float64(*u.ThrottledUS) / 1000
+		to.Throttled = &ms
+	}
+	if u.Disk != nil {
+		to.IO = (*helper.IO)(u.Disk)
+	}
+	if u.PressureCPU != nil && u.PressureMemory != nil && u.PressureIO != nil {
+		to.Pressure = &helper.Pressure{CPUMS: float64(*u.PressureCPU) / 1000, MemoryMS: float64(*u.PressureMemory) / 1000, IOMS: float64(*u.PressureIO) / 1000}
+	}
+	if u.PidsRefused != nil && *u.PidsRefused > 0 && r.Verdict != helper.PidsLimit {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d times a process or thread was refused at the limit of %d (resources.pids)", *u.PidsRefused, b.Plan.Group.Pids))
+	}
+}
+
 var verdictCodes = map[string]int{
-	helper.TimedOut: helper.CodeTimedOut, helper.OutOfMemory: helper.CodeOutOfMemory, helper.OutputLimit: helper.CodeOutputLimit,
+	helper.TimedOut: helper.CodeTimedOut, helper.OutOfMemory: helper.CodeOutOfMemory, helper.PidsLimit: helper.CodePidsLimit, helper.OutputLimit: helper.CodeOutputLimit,
 	helper.SyscallKilled: helper.CodeSyscallKilled, helper.Canceled: helper.CodeCanceled, helper.Failed: helper.CodeFailed,
 }
 

@@ -79,7 +79,10 @@ func (b *Box) Run(call Call) (*helper.Result, error) {
 	}
 	over := func() {
 		end.set(helper.OutputLimit, "the skill wrote more than %d bytes to stdout and stderr (resources.output)", b.Plan.Limits.OutputBytes)
-		b.jail.Kill()
+		b.kill()
+	}
+	if b.Plan.Limits.Truncate {
+		over = nil
 	}
 	owner := b.Plan.Tree.Owner
 	message := boxinit.Call{Argv: call.Argv, Env: b.environment(call), Cwd: rootfs.SkillDir, TTY: call.TTY, Rows: call.Rows, Cols: call.Cols}
@@ -89,7 +92,7 @@ func (b *Box) Run(call Call) (*helper.Result, error) {
 	// A program on a file system that does not answer never gets executed.
 	guard := time.AfterFunc(b.Plan.Limits.Timeout, func() {
 		b.timedOut(end)
-		b.jail.Kill()
+		b.kill()
 	})
 	defer guard.Stop()
 	if call.TTY {
@@ -119,7 +122,10 @@ func (b *Box) Run(call Call) (*helper.Result, error) {
 	}
 	pipes.start()
 	exit, err := b.supervise(call, pty, end)
+	used, errUsed := b.used(end)
 	result := b.result(exit, end, began)
+	b.addUsage(result, used)
+	err = errors.Join(err, errUsed)
 	b.drain(call, pipes, result, end, began)
 	if err != nil {
 		return nil, err
@@ -132,6 +138,9 @@ func (b *Box) drain(call Call, pipes *stdio, result *helper.Result, end *ending,
 	taken, err := pipes.finish(max(b.Plan.Limits.Grace, b.Plan.Limits.Timeout-time.Since(began)), call.Cancel)
 	result.Usage.StdoutBytes, result.StdoutTruncated = pipes.bytesOf(1)
 	result.Usage.StderrBytes, result.StderrTruncated = pipes.bytesOf(2)
+	if n := pipes.dropped.Load(); n > 0 {
+		result.Warnings = append(result.Warnings, fmt.Sprintf("%d bytes of stdout and stderr above the limit of %d were dropped (resources.output)", n, b.Plan.Limits.OutputBytes))
+	}
 	switch verdict, text := end.get(); {
 	case verdict == helper.OutputLimit && result.Verdict != verdict:
 		// What was still in the pipes when the skill ended by itself was too much.
@@ -291,24 +300,24 @@ func (b *Box) supervise(call Call, pty *os.File, end *ending) (*boxinit.Exit, er
 	ended := make(chan answer, 1)
 	go func() {
 		exit, err := b.jail.Wait()
-		b.jail.Kill() // whatever the skill left behind
+		b.kill() // whatever the skill left behind
 		<-b.jail.Gone()
 		ended <- answer{exit, err}
 	}()
 	watching := make(chan struct{})
 	defer close(watching)
-	limit := b.Plan.Limits.MemoryBytes
-	go watchMemory(b.jail.PID(), limit, watching, func(used int64) {
-		end.set(helper.OutOfMemory, "the skill used %d bytes of memory, the limit is %d (resources.memory)", used, limit)
-		b.jail.Kill()
-	})
+	if err := b.watch(watching, end); err != nil {
+		b.kill()
+		<-ended
+		return nil, err
+	}
 	timeout := time.NewTimer(b.Plan.Limits.Timeout)
 	defer timeout.Stop()
 	var kill <-chan time.Time
 	cancel := call.Cancel
 	terminate := func() {
 		if kill != nil {
-			b.jail.Kill()
+			b.kill()
 			return
 		}
 		// An error says that init has gone, which ended is about to report.
@@ -326,12 +335,12 @@ func (b *Box) supervise(call Call, pty *os.File, end *ending) (*boxinit.Exit, er
 			end.set(helper.Canceled, "canceled by the caller")
 			if !more {
 				cancel = nil
-				b.jail.Kill()
+				b.kill()
 				continue
 			}
 			terminate()
 		case <-kill:
-			b.jail.Kill()
+			b.kill()
 		case size := <-call.Resize:
 			if pty != nil {
 				// A size that the terminal refuses leaves the old one, as with any terminal.
@@ -339,6 +348,29 @@ func (b *Box) supervise(call Call, pty *os.File, end *ending) (*boxinit.Exit, er
 			}
 		}
 	}
+}
+
+// forkBomb is how many refused forks end a run. A program that meets its limit gives up after a few tries; what goes on is a bomb,
+// which would keep the processor busy until the time-out.
+const forkBomb = 128
+
+// watch sees to the limits that need somebody to look.
+func (b *Box) watch(stop <-chan struct{}, end *ending) error {
+	if w := b.Plan.Watched; w != (Watched{}) {
+		go watch(b.jail.PID(), w, stop, func(verdict, message string) {
+			end.set(verdict, "%s", message)
+			b.kill()
+		})
+	}
+	if b.Plan.Group.Pids == 0 {
+		return nil
+	}
+	return b.group.WatchForks(stop, func(refused int64) {
+		if refused >= forkBomb {
+			end.set(helper.PidsLimit, "the skill went on forking after %d processes and threads, which is the limit (resources.pids)", b.Plan.Group.Pids)
+			b.kill()
+		}
+	})
 }
 
 // ReadResult returns what the skill wrote to ResultFile, or nil. It is read after the box is gone, without following a link or

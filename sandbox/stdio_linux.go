@@ -22,8 +22,9 @@ type stdio struct {
 	stop    int       // eventfd: relays that read from the caller end when it is written
 	abandon int       // eventfd: relays that write to the caller end when it is written
 	written atomic.Int64
-	limit   int64
-	onLimit func()
+	limit   int64  // bytes of stdout and stderr together
+	onLimit func() // called when more comes; nil: what comes more is dropped
+	dropped atomic.Int64
 }
 
 // bytesOf says how much of descriptor n reached the caller, and whether something was cut off.
@@ -43,7 +44,8 @@ type relay struct {
 	done      chan error
 }
 
-// connect makes the skill's descriptors from the caller's. params, if not -1, becomes stdin instead of the caller's.
+// connect makes the skill's descriptors from the caller's. params, if not -1, becomes stdin instead of the caller's. Above limit
+// onLimit is called and the relay ends; where it is nil the relay goes on and drops.
 func connect(caller [3]int, params int, owner int, group int, limit int64, onLimit func()) (_ *stdio, err error) {
 	s := &stdio{box: [3]int{-1, -1, -1}, stop: -1, abandon: -1, limit: limit, onLimit: onLimit}
 	defer func() {
@@ -250,7 +252,7 @@ const chunk = 64 << 10
 // errAbandoned ends a relay whose caller does not read.
 var errAbandoned = errors.New("sandbox: the caller does not read")
 
-// copy moves bytes until the source ends, the reader is gone, or the limit is reached.
+// copy moves bytes until the source ends, the reader is gone, or the limit is reached and nothing is to be dropped.
 func (s *stdio) copy(r *relay) error {
 	defer r.close()
 	buffer := make([]byte, chunk)
@@ -296,9 +298,46 @@ func (s *stdio) copy(r *relay) error {
 		}
 		if over {
 			r.truncated.Store(true)
+			if s.onLimit == nil {
+				s.dropped.Add(int64(n - len(data)))
+				return s.drop(r, buffer)
+			}
 			s.onLimit()
 			return nil
 		}
+	}
+}
+
+// drop takes what the skill still writes, so that it never waits, and keeps none of it: the kernel moves a pipe's pages to /dev/null
+// without their coming here.
+func (s *stdio) drop(r *relay, buffer []byte) error {
+	null, err := unix.Open("/dev/null", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("sandbox: /dev/null: %w", err)
+	}
+	defer unix.Close(null)
+	take := func() (int, error) {
+		n, err := unix.Splice(r.src, nil, null, nil, 1<<20, 0)
+		return int(n), err
+	}
+	for {
+		n, err := take()
+		switch {
+		case err == unix.EINVAL: // a terminal, which splice(2) reads only into a pipe
+			take = func() (int, error) { return unix.Read(r.src, buffer) }
+		case err == unix.EAGAIN:
+			if stopped, err := await(r.src, unix.POLLIN, s.stop); stopped || err != nil {
+				return err
+			}
+		case err == unix.EINTR:
+		case err == unix.EIO:
+			return nil // a terminal whose other side is gone
+		case err != nil:
+			return fmt.Errorf("sandbox: relay: %w", err)
+		case n == 0:
+			return nil
+		}
+		s.dropped.Add(int64(max(n, 0)))
 	}
 }
 

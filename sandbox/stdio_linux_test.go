@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"sync/atomic"
@@ -22,6 +23,12 @@ type wired struct {
 func wireUp(t *testing.T, limit int64, merged bool) *wired {
 	t.Helper()
 	w := &wired{}
+	w.wire(t, limit, merged, func() { w.over.Add(1) })
+	return w
+}
+
+func (w *wired) wire(t *testing.T, limit int64, merged bool, onLimit func()) {
+	t.Helper()
 	var ours [3]*os.File
 	for i := range 3 {
 		r, p, err := os.Pipe()
@@ -53,7 +60,7 @@ func wireUp(t *testing.T, limit int64, merged bool) *wired {
 		}
 	})
 	var err error
-	if w.stdio, err = connect(fds, -1, os.Getuid(), os.Getgid(), limit, func() { w.over.Add(1) }); err != nil {
+	if w.stdio, err = connect(fds, -1, os.Getuid(), os.Getgid(), limit, onLimit); err != nil {
 		t.Fatal(err)
 	}
 	for i, fd := range w.box {
@@ -63,7 +70,6 @@ func wireUp(t *testing.T, limit int64, merged bool) *wired {
 	}
 	w.handOver()
 	w.start()
-	return w
 }
 
 func (w *wired) endSkill() {
@@ -141,6 +147,91 @@ func TestOneLimitHoldsForBothStreams(t *testing.T) {
 	errs, cutErr := w.bytesOf(2)
 	if out+errs != 100 || cutOut == cutErr || w.over.Load() != 1 {
 		t.Errorf("%d and %d bytes, truncated %v and %v, told %d times", out, errs, cutOut, cutErr, w.over.Load())
+	}
+}
+
+func TestWhatIsAboveTheLimitIsDropped(t *testing.T) {
+	before := openFiles(t)
+	t.Run("", func(t *testing.T) {
+		w := &wired{}
+		w.wire(t, 100, false, nil)
+		for _, n := range []int{1, 2, 1, 2} {
+			if _, err := unix.Write(w.skill[n], make([]byte, 70)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// No one reads at the caller's side, and the skill does not wait.
+		flood := make([]byte, 1<<20)
+		for range 200 {
+			for left := len(flood); left > 0; {
+				n, err := unix.Write(w.skill[1], flood[:left])
+				if err != nil {
+					t.Fatal(err)
+				}
+				left -= n
+			}
+		}
+		w.endSkill()
+		if taken, err := w.finish(time.Minute, nil); !taken || err != nil {
+			t.Errorf("taken %v, %v", taken, err)
+		}
+		out, cutOut := w.bytesOf(1)
+		errs, cutErr := w.bytesOf(2)
+		if out+errs != 100 || !cutOut || !cutErr || w.dropped.Load() != 180+200<<20 {
+			t.Errorf("%d and %d bytes, truncated %v and %v, %d dropped", out, errs, cutOut, cutErr, w.dropped.Load())
+		}
+	})
+	if after := openFiles(t); after != before {
+		t.Errorf("%d descriptors are open, %d were before", after, before)
+	}
+}
+
+func TestWhatATerminalIsSentAboveTheLimitIsDropped(t *testing.T) {
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	fd := int(master.Fd()) // it blocks from here on
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, typed, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer typed.Close()
+	shown, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer shown.Close()
+	defer out.Close()
+	s, err := terminal(fd, [3]int{int(in.Fd()), int(out.Fd()), int(out.Fd())}, 1000, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	for range 1000 {
+		if _, err := slave.Write(bytes.Repeat([]byte("x"), 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slave.Close()
+	if taken, err := s.finish(time.Minute, nil); !taken || err != nil {
+		t.Errorf("taken %v, %v", taken, err)
+	}
+	if n, cut := s.bytesOf(1); n != 1000 || !cut || s.dropped.Load() != 999_000 {
+		t.Errorf("%d bytes, truncated %v, %d dropped", n, cut, s.dropped.Load())
 	}
 }
 

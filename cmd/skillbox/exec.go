@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -63,7 +64,7 @@ func (o *options) exec(args []string, dash int) error {
 	}
 	for _, w := range result.Warnings {
 		// The means by which defaults are held is no news for a person at every run.
-		if !o.json && w != helper.LimitsWarning {
+		if !o.json && !strings.HasSuffix(w, helper.LimitsWarning) {
 			fmt.Fprintf(os.Stderr, "skillbox: warning: %s\n", w)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -36,7 +37,13 @@ func main() {
 		os.Exit(125)
 	}
 	conn := wire.FromFD(3)
-	go followClient(conn.FD())
+	var host atomic.Pointer[sandbox.Host]
+	go followClient(conn.FD(), &host)
+	enter := func() (*sandbox.Host, error) {
+		h, err := enter()
+		host.Store(h)
+		return h, err
+	}
 	if err := server.Serve(conn, server.Options{Enter: enter, OneShot: true}); err != nil {
 		fmt.Fprintln(os.Stderr, "skillboxd:", err)
 		os.Exit(125)
@@ -44,12 +51,15 @@ func main() {
 }
 
 // followClient ends this process, and with it as pid 1 everything below, when the client is gone: whatever else is being waited
-// for, such as a policy from a FIFO that nobody writes or a file system that does not answer.
-func followClient(socket int) {
+// for, such as a policy from a FIFO that nobody writes or a file system that does not answer. Control groups would stay.
+func followClient(socket int, host *atomic.Pointer[sandbox.Host]) {
 	for {
 		// POLLHUP and POLLERR are always reported (poll(2)).
 		_, err := unix.Poll([]unix.PollFd{{Fd: int32(socket), Events: unix.POLLRDHUP}}, -1)
 		if err != unix.EINTR {
+			if h := host.Load(); h != nil {
+				_ = h.Close() // nobody is left to be told; the next skillboxd sweeps
+			}
 			os.Exit(125)
 		}
 	}

@@ -29,7 +29,7 @@ type Options struct {
 }
 
 // Serve answers one connection.
-func Serve(conn *wire.Conn, o Options) error {
+func Serve(conn *wire.Conn, o Options) (err error) {
 	began := time.Now()
 	var r helper.Request
 	fds, err := conn.Receive(&r)
@@ -54,6 +54,7 @@ func Serve(conn *wire.Conn, o Options) error {
 	if err != nil {
 		return conn.Send(helper.Reply{Result: failure(err)})
 	}
+	defer func() { err = errors.Join(err, h.Close()) }()
 	entered := sandbox.Since(began)
 	switch r.Op {
 	case helper.OpExec:
@@ -61,7 +62,10 @@ func Serve(conn *wire.Conn, o Options) error {
 		result.Phases["enter_ms"] = entered
 		result.DurationMS = sandbox.Since(began)
 		err := sendResult(conn, result)
-		if box != nil && !o.OneShot {
+		switch {
+		case box != nil && o.OneShot:
+			err = errors.Join(err, box.Leave())
+		case box != nil:
 			err = errors.Join(err, box.Close())
 		}
 		return err

@@ -1,0 +1,56 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"skillbox/cgroup"
+)
+
+// openGroups finds where boxes' control groups go, and leaves this mount namespace a view of nothing else.
+func (h *Host) openGroups() error {
+	if _, err := os.Stat(cgroup.Root); err != nil {
+		return errors.New("sandbox: /sys/fs/cgroup does not exist: mount sysfs")
+	}
+	place, err := cgroup.Open(h.caller)
+	if errors.As(err, &h.NoGroups) {
+		return hideGroups()
+	}
+	if err != nil {
+		return err
+	}
+	h.groups, h.Controllers, h.GroupsIn = place, place.Controllers, place.Group
+	return place.Cover()
+}
+
+// hideGroups mounts an unwritable cgroup2 file system of our own, so that libcontainer finds the same on every host and leaves
+// cgroups alone: it would otherwise create groups in every v1 hierarchy that nobody removes after a SIGKILL.
+func hideGroups() error {
+	done := make(chan error, 1)
+	go func() {
+		// The kernel lets us mount it in a cgroup namespace that is ours. That is this thread's alone, which ends with the goroutine:
+		// from the machine's namespace more can be seen of groups that are to be found.
+		runtime.LockOSThread()
+		err := unix.Unshare(unix.CLONE_NEWCGROUP)
+		if err == nil {
+			err = unix.Mount("cgroup2", cgroup.Root, "cgroup2", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		return fmt.Errorf("sandbox: mount cgroup2: %w", err)
+	}
+	return nil
+}
+
+// Close removes what this skillboxd holds on the machine, boxes' groups included: the processes in them are killed.
+func (h *Host) Close() error {
+	if h.groups == nil {
+		return nil
+	}
+	return h.groups.Close()
+}
