@@ -19,7 +19,7 @@ const scopeTime = 5 * time.Second
 // openScope asks the user's systemd for a scope of our own, with every controller that it has delegated (org.freedesktop.systemd1(5),
 // StartTransientUnit). The scope, and all in it, goes when this process does: systemd removes empty scopes.
 func openScope(uid int) (*Place, error) {
-	const linger = "`loginctl enable-linger` starts a systemd for this user that delegates groups, at every boot; or run it under a system service with Delegate=yes"
+	const linger = "sudo loginctl enable-linger $USER, and log in again: the user then has a systemd that delegates groups; or run this in a system unit with Delegate=yes"
 	socket := "/run/user/" + strconv.Itoa(uid) + "/bus"
 	if _, err := os.Stat(socket); err != nil {
 		return nil, unavailable(linger, "this login session may not make control groups, and no systemd of user %d could make one: %v", uid, err)

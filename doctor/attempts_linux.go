@@ -122,6 +122,10 @@ func mountCgroup2([]string) error {
 	if err := private(); err != nil {
 		return err
 	}
+	// The kernel refuses a file system on top of itself.
+	if err := at("mount tmpfs on /sys/fs/cgroup", unix.Mount("skillbox", "/sys/fs/cgroup", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555")); err != nil {
+		return err
+	}
 	return at("mount cgroup2 on /sys/fs/cgroup",
 		unix.Mount("cgroup2", "/sys/fs/cgroup", "cgroup2", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""))
 }

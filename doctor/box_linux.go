@@ -21,7 +21,7 @@ type trial struct {
 	held    func(*helper.Result) bool
 }
 
-// trials are what a hostile skill does first. Limits that would need a cgroup are tried by what stands in for it.
+// trials are what a hostile skill does first. Best-effort: without a cgroup, what stands in for it is tried.
 func trials() []trial {
 	const limits = "version: 1\nenforcement: best-effort\nresources: "
 	return []trial{
@@ -43,7 +43,9 @@ func trials() []trial {
 		{
 			name: "pids", policy: limits + "{pids: 8}\n", words: []string{"sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32; do sleep 3 & done"},
 			timeout: 3 * time.Second,
-			held:    func(r *helper.Result) bool { return r.Verdict == helper.Exited && r.ExitCode != 0 },
+			held: func(r *helper.Result) bool {
+				return r.Verdict == helper.PidsLimit || (r.Verdict == helper.Exited && r.ExitCode != 0)
+			},
 		},
 	}
 }

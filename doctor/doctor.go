@@ -7,7 +7,7 @@ package doctor
 import "time"
 
 // Deadline is the longest that one try may take.
-const Deadline = 5 * time.Second
+const Deadline = 20 * time.Second
 
 // Statuses of a Finding.
 const (

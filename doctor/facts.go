@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"strings"
 	"syscall"
 
 	"skillbox/helper"
@@ -38,7 +37,7 @@ type Facts struct {
 	BlockTaken           string
 
 	Programs []Program
-	Cgroup   Cgroup
+	Groups   helper.Groups    // zero if skillboxd could not be asked
 	HostFile *helper.HostFile // nil if skillboxd could not be asked
 	HostErr  string
 
@@ -102,26 +101,6 @@ type Program struct {
 	NoExec     bool // the mount it lies on
 	Version    string
 	Error      string // why it is missing or does not answer
-}
-
-// Cgroup is how this host has its control groups, seen from this process.
-type Cgroup struct {
-	Kind        string // "unified", "hybrid", "v1" or "none"
-	Path        string // our group, below the mount point
-	Dir         string // the directory in which groups would be made; "" without one
-	Controllers []string
-	Write       Try // making a group there, and removing it
-	UserManager bool
-}
-
-func (c Cgroup) lacks(controllers ...string) []string {
-	var missing []string
-	for _, want := range controllers {
-		if !strings.Contains(" "+strings.Join(c.Controllers, " ")+" ", " "+want+" ") {
-			missing = append(missing, want)
-		}
-	}
-	return missing
 }
 
 // BoxTry is a real box.

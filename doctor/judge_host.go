@@ -1,8 +1,8 @@
 package doctor
 
 import (
-	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -133,41 +133,33 @@ func idMapped(f *Facts) []Finding {
 	return found
 }
 
-// noGroups is true of every host until boxes get a cgroup.
-const noGroups = "a policy that names cpu, memory or pids is refused (unless best-effort): this version makes no cgroups; defaults are held by other means"
-
+// controlGroups judges what boxes can be limited by.
 func controlGroups(f *Facts) []Finding {
 	const name, need = "cgroups", "resources.cpu, memory and pids named in a policy"
-	c := f.Cgroup
+	const without = "a policy that names %s is refused (unless best-effort), and the defaults are held by a watchdog"
+	g := f.Groups
 	switch {
-	case c.Kind == "":
-		return nil
-	case c.Kind != "unified":
-		what := map[string]string{"v1": "version 1", "hybrid": "version 1 with an empty version 2 beside it", "none": "missing"}[c.Kind]
-		return warn(name, need, "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line", "control groups are %s; %s", what, noGroups)
-	case c.Write.failed() && f.Container != "":
-		return warn(name, need, "start the container with --cgroupns=private and a writable /sys/fs/cgroup", "version 2, not writable in this container (%v); %s", c.Write, noGroups)
-	case c.Write.failed() && f.UID != 0 && !c.UserManager:
-		return warn(name, need, "sudo loginctl enable-linger "+userName(f)+"\nlog in again", "version 2, but this session has no systemd user manager and so no group of its own; %s", noGroups)
-	case c.Write.failed():
-		return warn(name, need, "run skillbox from a systemd login, or from a unit with Delegate=yes", "version 2, %s is not writable (%v); %s", c.Dir, c.Write, noGroups)
+	case g.Message != "":
+		return warn(name, need, g.Hint, "%s; "+without, g.Message, "cpu, memory, pids or io")
+	case g.In == "":
+		return nil // that skillboxd cannot be asked is said elsewhere
 	}
-	if missing := c.lacks("cpu", "memory", "pids"); len(missing) > 0 {
-		remedy := "add Delegate=yes to the systemd unit that runs this"
-		if f.UID != 0 {
-			remedy = "sudo mkdir -p /etc/systemd/system/user@.service.d\n" +
-				"printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf\nsudo systemctl daemon-reload\nlog in again"
+	var missing []string
+	for _, want := range []string{"cpu", "memory", "pids"} {
+		if !slices.Contains(g.Controllers, want) {
+			missing = append(missing, want)
 		}
-		return warn(name, need, remedy, "version 2, without the controllers %s; %s", strings.Join(missing, ", "), noGroups)
 	}
-	return good(name, need, "version 2 with %s; %s", strings.Join(c.Controllers, ", "), noGroups)
-}
-
-func userName(f *Facts) string {
-	if f.User != "" {
-		return f.User
+	if len(missing) == 0 {
+		return good(name, need, "version 2 in %s with %s", g.In, strings.Join(g.Controllers, ", "))
 	}
-	return fmt.Sprint(f.UID)
+	remedy := "add Delegate=yes to the systemd unit that runs this"
+	if f.UID != 0 {
+		remedy = "sudo mkdir -p /etc/systemd/system/user@.service.d\n" +
+			"printf '[Service]\\nDelegate=cpu cpuset io memory pids\\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf\nsudo systemctl daemon-reload\nlog in again"
+	}
+	list := strings.Join(missing, ", ")
+	return warn(name, need, remedy, "version 2 in %s, without the controllers %s; "+without, g.In, list, list)
 }
 
 func hostFile(f *Facts) []Finding {

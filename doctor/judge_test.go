@@ -51,10 +51,7 @@ func desktop() *Facts {
 		NewUIDMap: Mapper{"/usr/bin/newuidmap", true, works}, NewGIDMap: Mapper{"/usr/bin/newgidmap", true, works},
 		SubUIDs: helper.SubRange{First: 100000, Count: 65536}, SubGIDs: helper.SubRange{First: 100000, Count: 65536}, FreeSubID: 165536,
 		Programs: programsIn("/usr/local/bin"),
-		Cgroup: Cgroup{
-			Kind: "unified", Path: "/user.slice/user-1000.slice/session-2.scope", UserManager: true, Write: works,
-			Dir: "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service", Controllers: []string{"cpu", "memory", "pids"},
-		},
+		Groups:   helper.Groups{In: "/user.slice/user-1000.slice/user@1000.service/skillbox.slice", Controllers: []string{"cpu", "memory", "pids"}},
 		HostFile: &helper.HostFile{Path: "/etc/skillbox/host.yaml"},
 		Box:      BoxTry{Name: "true", Tried: true, Held: true, Mode: "rootless", Verdict: "exited", PrepareMS: 14.2, RunMS: 1.6},
 		Holds:    []BoxTry{{Name: "timeout", Tried: true, Held: true}, {Name: "output", Tried: true, Held: true}},
@@ -63,11 +60,7 @@ func desktop() *Facts {
 
 // machines are known kinds of host, as facts.
 var machines = map[string]func() *Facts{
-	"debian12": func() *Facts {
-		f := desktop()
-		f.Cgroup.Controllers = []string{"memory", "pids"} // systemd 252 does not delegate cpu
-		return f
-	},
+	"debian12": desktop,
 	"ubuntu2404": func() *Facts {
 		f := desktop()
 		f.Distro, f.Release = []string{"ubuntu", "debian"}, "6.8.0-51-generic"
@@ -90,7 +83,7 @@ var machines = map[string]func() *Facts{
 			f.Tries[name] = refused
 		}
 		f.IDMap = []IDMap{{"/tmp", "overlay", refused}}
-		f.Cgroup = Cgroup{Kind: "unified", Path: "/", Dir: "/sys/fs/cgroup", Controllers: []string{"cpu", "memory", "pids"}, Write: fails("make a group", unix.EROFS)}
+		f.Groups = helper.Groups{Message: "/sys/fs/cgroup is read-only here", Hint: "start the container with a private cgroup namespace"}
 		f.Box = BoxTry{Name: "true", Tried: true, Error: "helper: root here may not make namespaces: operation not permitted"}
 		f.Holds = nil
 		return f
@@ -102,7 +95,7 @@ var machines = map[string]func() *Facts{
 		f.IDMap = []IDMap{{"/tmp", "tmpfs", fails("mount_setattr", unix.ENOSYS)}}
 		f.Calls = map[string]syscall.Errno{"mount_setattr": unix.ENOSYS}
 		f.Tries = tries(map[string]Try{"mounts": fails("mount_setattr", unix.ENOSYS)})
-		f.Cgroup = Cgroup{Kind: "v1"}
+		f.Groups = helper.Groups{Message: "this machine's control groups are of version 1", Hint: "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line"}
 		f.Box = BoxTry{Name: "true", Tried: true, Error: "rootfs: restrict /usr: function not implemented"}
 		f.Holds = nil
 		return f
@@ -188,8 +181,10 @@ func TestEachFactHasItsVerdict(t *testing.T) {
 		{"NFS cannot be idmapped", func(f *Facts) { asRoot(f); f.IDMap = []IDMap{{"/home/x", "nfs", fails("mount_setattr", unix.EINVAL)}} }, "idmapped mounts", Warn, "/home/x (nfs)"},
 		{"somebody has root's ids", func(f *Facts) { asRoot(f); f.BlockTaken = "/etc/subuid: x:1879048192:65536" }, "ids of boxes", Warn, "overlaps"},
 		{"few files", func(f *Facts) { f.Limits["RLIMIT_NOFILE"] = 64 }, "resource limits", Warn, "ulimit -Hn"},
-		{"no user manager", func(f *Facts) { f.Cgroup.Write, f.Cgroup.UserManager = fails("make a group", unix.EACCES), false }, "cgroups", Warn, "enable-linger ada"},
-		{"hybrid", func(f *Facts) { f.Cgroup = Cgroup{Kind: "hybrid"} }, "cgroups", Warn, "unified_cgroup_hierarchy=1"},
+		{"no user manager", func(f *Facts) {
+			f.Groups = helper.Groups{Message: "no systemd of user 1000", Hint: "enable-linger ada"}
+		}, "cgroups", Warn, "enable-linger ada"},
+		{"a controller is not delegated", func(f *Facts) { f.Groups.Controllers = []string{"memory"} }, "cgroups", Warn, "Delegate=cpu"},
 		{"a bad host policy", func(f *Facts) {
 			f.HostFile = &helper.HostFile{Path: "/etc/skillbox/host.yaml", Exists: true, Errors: []*helper.Error{{Message: "unknown key", File: "/etc/skillbox/host.yaml", Line: 3, Column: 1}}}
 		}, "host policy", Fail, "host.yaml:3:1: unknown key"},
@@ -247,22 +242,5 @@ func TestColourIsOnlyInTheWord(t *testing.T) {
 	}
 	if strings.Contains(Examine("v", desktop()).Text(false), "\x1b") {
 		t.Error("colour where none was asked for")
-	}
-}
-
-func TestControlGroupsAreToldApart(t *testing.T) {
-	for _, c := range []struct {
-		text       string
-		unified    bool
-		kind, path string
-	}{
-		{"0::/user.slice/user-1000.slice/session-2.scope\n", true, "unified", "/user.slice/user-1000.slice/session-2.scope"},
-		{"4:memory:/\n1:name=systemd:/\n0::/\n", false, "hybrid", "/"},
-		{"4:memory:/\n1:cpu,cpuacct:/\n", false, "v1", ""},
-		{"", false, "none", ""},
-	} {
-		if kind, path := cgroupKind(c.text, c.unified); kind != c.kind || path != c.path {
-			t.Errorf("%q: %s %q", c.text, kind, path)
-		}
 	}
 }

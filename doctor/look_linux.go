@@ -35,8 +35,7 @@ func Look(ctx context.Context, version string) *Facts {
 	f.lookAtIDs(ctx)
 	f.tryIDMaps(ctx)
 	f.Programs = FindPrograms(ctx, version)
-	f.lookAtCgroup()
-	f.askForHostFile(ctx)
+	f.askSkillboxd(ctx)
 	f.tryBoxes(ctx)
 	return f
 }
@@ -356,8 +355,8 @@ func (p *Program) ask(ctx context.Context) {
 	}
 }
 
-// askForHostFile lets skillboxd read the host's policy: the parser is not linked into the client.
-func (f *Facts) askForHostFile(ctx context.Context) {
+// askSkillboxd lets it read the host's policy and make a control group: neither is linked into the client.
+func (f *Facts) askSkillboxd(ctx context.Context) {
 	process, err := helper.SpawnPlain()
 	if err != nil {
 		f.HostErr = err.Error()
@@ -368,10 +367,13 @@ func (f *Facts) askForHostFile(ctx context.Context) {
 		err = answer.Result.Error
 	}
 	if err == nil {
-		err = json.Unmarshal(answer.Plan, &f.HostFile)
+		var m helper.Machine
+		if err = json.Unmarshal(answer.Plan, &m); err == nil {
+			f.HostFile, f.Groups = &m.HostFile, m.Groups
+		}
 	}
 	if err != nil {
-		f.HostFile, f.HostErr = nil, err.Error()
+		f.HostErr = err.Error()
 	}
 }
 

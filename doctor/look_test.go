@@ -71,16 +71,6 @@ func TestAChildThatHangsIsKilled(t *testing.T) {
 	}
 }
 
-func TestALoginIsBesideItsManager(t *testing.T) {
-	dir, manager := delegated("/user.slice/user-1000.slice/user@1000.service/app.slice/x.scope")
-	if dir != "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service" || !manager {
-		t.Errorf("%s %v", dir, manager)
-	}
-	if dir, manager := delegated("/user.slice/user-987654.slice/session-1.scope"); dir != "/sys/fs/cgroup/user.slice/user-987654.slice/session-1.scope" || manager {
-		t.Errorf("%s %v", dir, manager)
-	}
-}
-
 func TestOneHarmlessCallOfEachIsEnough(t *testing.T) {
 	calls := tryCalls()
 	for name := range callSince {

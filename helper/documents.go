@@ -14,10 +14,24 @@ type PolicyChecked struct {
 	Digest string   `json:"digest,omitempty"`
 }
 
-// HostFile answers OpDoctor: the administrator's ceiling for the whole host, as skillboxd reads it.
+// Machine answers OpDoctor: what only skillboxd can find out.
+type Machine struct {
+	HostFile HostFile `json:"host_file"`
+	Groups   Groups   `json:"groups"`
+}
+
+// HostFile is the administrator's ceiling for the whole host, as skillboxd reads it.
 type HostFile struct {
 	Path   string   `json:"path"`
 	Exists bool     `json:"exists"`
 	UID    int      `json:"uid"` // who owns it
 	Errors []*Error `json:"errors"`
+}
+
+// Groups is where boxes' control groups go, and what can be limited there. Where there can be none, Message says why.
+type Groups struct {
+	In          string   `json:"in"`
+	Controllers []string `json:"controllers"`
+	Message     string   `json:"message,omitempty"`
+	Hint        string   `json:"hint,omitempty"`
 }

@@ -31,7 +31,7 @@ const (
 	OpPolicyCheck  = "policy-check"  // answered with PolicyChecked
 	OpPolicySchema = "policy-schema" // answered with Text
 	OpPolicyInit   = "policy-init"   // answered with Text
-	OpDoctor       = "doctor"        // answered with HostFile
+	OpDoctor       = "doctor"        // answered with Machine
 )
 
 // Plain says of an operation that it makes nothing and reads nothing but text: a skillboxd without any namespace of its own can

@@ -6,8 +6,33 @@ import (
 	"os"
 	"syscall"
 
+	"skillbox/cgroup"
 	"skillbox/helper"
 )
+
+func lookAtMachine() helper.Machine {
+	return helper.Machine{HostFile: lookAtCeiling(), Groups: lookAtGroups()}
+}
+
+// lookAtGroups finds a place for groups and makes one there, as a run would, for `skillbox doctor`.
+func lookAtGroups() (found helper.Groups) {
+	place, err := cgroup.Open(os.Getuid())
+	if err == nil {
+		found.In, found.Controllers = place.Group, place.Controllers
+		var group *cgroup.Group
+		if group, err = place.Create("doctor"); err == nil {
+			err = group.Close()
+		}
+		err = errors.Join(err, place.Close())
+	}
+	var missing *cgroup.Unavailable
+	if errors.As(err, &missing) {
+		found.Message, found.Hint = missing.Message, missing.Hint
+	} else if err != nil {
+		found.Message, found.Hint = err.Error(), "this is not expected: report it"
+	}
+	return found
+}
 
 // lookAtCeiling reads the host's own policy as a run would, for `skillbox doctor`.
 func lookAtCeiling() helper.HostFile {

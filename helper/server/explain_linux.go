@@ -38,7 +38,7 @@ func plain(r *helper.Request, f *files) (json.RawMessage, error) {
 	case helper.OpPolicyInit:
 		return json.Marshal(helper.Text{Text: string(policy.Example())})
 	case helper.OpDoctor:
-		return json.Marshal(lookAtCeiling())
+		return json.Marshal(lookAtMachine())
 	}
 	return nil, refused("unknown operation %q", r.Op)
 }
