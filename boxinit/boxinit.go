@@ -22,13 +22,17 @@ const (
 )
 
 // Version changes whenever the messages do: both binaries come from one build.
-const Version = 1
+const Version = 2
 
 // Setup is the first message to init.
 type Setup struct {
 	Version  int
 	Filters  [][]byte // seccomp programs in install order: packed struct sock_filter
 	Listener int      // index of the filter that gets a user-notification listener, -1 for none
+	// OpenFiles is the skill's RLIMIT_NOFILE. Init itself keeps more until the skill starts: the kernel refuses to pass a descriptor
+	// to whom has as many in flight as the sender may have open, counted for the user (ETOOMANYREFS, unix(7)), whom another box of
+	// the same user could have used up.
+	OpenFiles uint64
 }
 
 // Call asks for the skill to be started; its three descriptors are stdin, stdout and stderr (none with TTY).

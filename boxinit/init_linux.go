@@ -27,10 +27,11 @@ func Main() {
 	dropSignals()
 	go func() {
 		conn := wire.FromFD(Socket)
-		if err := prepare(conn); err != nil {
+		setup, err := prepare(conn)
+		if err != nil {
 			os.Exit(125)
 		}
-		if err := serve(conn); err != nil {
+		if err := serve(conn, setup.OpenFiles); err != nil {
 			os.Exit(125)
 		}
 		os.Exit(0)
@@ -52,12 +53,11 @@ func dropSignals() {
 }
 
 // prepare installs the filters and reports what the box looks like from inside.
-func prepare(conn *wire.Conn) error {
-	var setup Setup
+func prepare(conn *wire.Conn) (setup Setup, err error) {
 	files, err := conn.Receive(&setup)
 	wire.CloseAll(files)
 	if err != nil {
-		return err
+		return setup, err
 	}
 	report := Report{Version: Version}
 	listener := -1
@@ -72,7 +72,7 @@ func prepare(conn *wire.Conn) error {
 	if listener >= 0 {
 		// The report below may already need an answer from the supervisor, so the listener goes first.
 		if err := conn.Send(Report{Version: Version}, listener); err != nil {
-			return err
+			return setup, err
 		}
 		unix.Close(listener)
 	}
@@ -81,11 +81,11 @@ func prepare(conn *wire.Conn) error {
 			report.Error = err.Error()
 		}
 	}
-	return conn.Send(report)
+	return setup, conn.Send(report)
 }
 
 // serve starts the skill when told to, and reports its end.
-func serve(conn *wire.Conn) error {
+func serve(conn *wire.Conn, openFiles uint64) error {
 	for {
 		var m Message
 		files, err := conn.Receive(&m)
@@ -96,7 +96,7 @@ func serve(conn *wire.Conn) error {
 			wire.CloseAll(files)
 			continue // nothing runs yet that a signal could be meant for
 		}
-		started, master, pid := start(m.Call, files)
+		started, master, pid := start(m.Call, files, openFiles)
 		wire.CloseAll(files)
 		err = conn.Send(Reply{Started: &started}, master...)
 		for _, fd := range master {

@@ -13,7 +13,7 @@ import (
 )
 
 // start runs the skill as a child in a session of its own. With a TTY it returns the pty's master to be sent along.
-func start(call *Call, stdio []int) (Started, []int, int) {
+func start(call *Call, stdio []int, openFiles uint64) (Started, []int, int) {
 	fail := func(code int, format string, a ...any) (Started, []int, int) {
 		return Started{Error: fmt.Sprintf(format, a...), Code: code}, nil, 0
 	}
@@ -42,6 +42,9 @@ func start(call *Call, stdio []int) (Started, []int, int) {
 		attr.Files = []uintptr{uintptr(stdio[0]), uintptr(stdio[1]), uintptr(stdio[2])}
 	} else {
 		return fail(125, "a call needs three descriptors, got %d", len(stdio))
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: openFiles, Max: openFiles}); err != nil {
+		return fail(125, "limit open files to %d: %v", openFiles, err)
 	}
 	pid, err := syscall.ForkExec(path, argv, attr)
 	if err != nil {

@@ -72,9 +72,22 @@ func config(id string, s *specs.Spec) (*configs.Config, error) {
 		if !ok {
 			return nil, fmt.Errorf("nsjail: unknown resource limit %q", r.Type)
 		}
+		if kind == unix.RLIMIT_NOFILE {
+			continue // init lowers it for the skill, see boxinit.Setup
+		}
 		c.Rlimits = append(c.Rlimits, configs.Rlimit{Type: kind, Hard: r.Hard, Soft: r.Soft})
 	}
 	return c, nil
+}
+
+// openFiles is the skill's limit.
+func openFiles(s *specs.Spec) (uint64, error) {
+	for _, r := range s.Process.Rlimits {
+		if r.Type == "RLIMIT_NOFILE" {
+			return r.Hard, nil
+		}
+	}
+	return 0, fmt.Errorf("nsjail: the spec lacks RLIMIT_NOFILE")
 }
 
 // group is the cgroup that init is moved to before it has done anything. Its limits are package cgroup's business. Without one,

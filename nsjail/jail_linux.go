@@ -104,16 +104,20 @@ func (j *Jail) launch(d Description, socket *os.File) error {
 
 // handshake hands init its filters and takes its report.
 func (j *Jail) handshake(d Description) error {
-	if err := j.conn.Send(boxinit.Setup{Version: boxinit.Version, Filters: d.Filters, Listener: d.Listener}); err != nil {
+	files, err := openFiles(d.Spec)
+	if err != nil {
+		return err
+	}
+	if err := j.conn.Send(boxinit.Setup{Version: boxinit.Version, Filters: d.Filters, Listener: d.Listener, OpenFiles: files}); err != nil {
 		return fmt.Errorf("nsjail: init: %w", err)
 	}
 	j.Report = &boxinit.Report{}
-	files, err := j.conn.Receive(j.Report)
-	if err == nil && len(files) == 1 {
-		j.Listener = os.NewFile(uintptr(files[0]), "seccomp-listener")
-		files, err = nil, nil
+	fds, err := j.conn.Receive(j.Report)
+	if err == nil && len(fds) == 1 {
+		j.Listener = os.NewFile(uintptr(fds[0]), "seccomp-listener")
+		fds, err = nil, nil
 	}
-	wire.CloseAll(files)
+	wire.CloseAll(fds)
 	if err != nil {
 		return fmt.Errorf("nsjail: init ended before it reported: %w", err)
 	}

@@ -66,16 +66,31 @@ func (plan *Plan) limit(h *Host, p *policy.Policy, s Sources) error {
 	if len(lesser) > 0 {
 		plan.Warnings = append(plan.Warnings, strings.Join(lesser, ", ")+" "+helper.LimitsWarning)
 	}
-	if (p.Resources.IORead > 0 || p.Resources.IOWrite > 0) && slices.Contains(h.Controllers, cgroup.IO) {
-		if len(s.Diskless) > 0 {
-			return &Refusal{
-				Field: "resources.io_read", Position: p.Position("resources.io_read"), Message: fmt.Sprintf("%s lies on no disk of its own that could be limited", s.Diskless[0]),
-				Hint: "the kernel limits block devices (io.max); leave io_read and io_write out",
-			}
-		}
-		plan.Group.Disks = s.Disks
+	return plan.limitDisks(p, s)
+}
+
+// limitDisks names the disks that io_read and io_write are for.
+func (plan *Plan) limitDisks(p *policy.Policy, s Sources) error {
+	if plan.Group.IORead == 0 && plan.Group.IOWrite == 0 {
+		return nil
 	}
-	return nil
+	plan.Group.Disks = s.Disks
+	if len(s.Diskless) == 0 {
+		return nil
+	}
+	field := "resources.io_read"
+	if plan.Group.IORead == 0 {
+		field = "resources.io_write"
+	}
+	message := fmt.Sprintf("%s lies on no single disk that could be limited", s.Diskless[0])
+	if p.Enforcement == "best-effort" {
+		plan.Warnings = append(plan.Warnings, field+" does not hold everywhere (best-effort): "+message)
+		return nil
+	}
+	return &Refusal{
+		Field: field, Position: p.Position(field), Message: message,
+		Hint: "the kernel limits block devices (io.max); leave io_read and io_write out, or say enforcement: best-effort",
+	}
 }
 
 // whyNot says what keeps this skillboxd from a controller, and what would help.

@@ -24,8 +24,9 @@ var limitedPerUser = map[string]string{
 	"user.max_uts_namespaces":    "0",
 	"user.max_cgroup_namespaces": "0",
 	"user.max_time_namespaces":   "0",
-	"user.max_inotify_instances": "32",
-	"user.max_inotify_watches":   "8192",
+	// Both are counted for the creator of the user namespace too, whose own are 128 (fs.inotify.max_user_instances).
+	"user.max_inotify_instances": "4",
+	"user.max_inotify_watches":   "4096",
 }
 
 // masked are files of /proc that tell about other users of the host or act on it: keyrings of the caller's uid, the kernel's command

@@ -202,7 +202,8 @@ func (plan *Plan) describe(p *policy.Policy) {
 }
 
 // rlimits hold what no cgroup does. RLIMIT_CORE is 1, not 0: a piped core_pattern handler of the host ignores 0 (core(5)).
-// RLIMIT_AS is never set: node and java reserve far more than they use.
+// RLIMIT_AS is never set: node and java reserve far more than they use. Nor is RLIMIT_FSIZE: scratch file systems have a size, a bind
+// has none that we know of, and of memfds many small ones do as well as a large one; but it would kill whoever makes a file with holes.
 func rlimits(h *Host, p *policy.Policy, w Watched) []specs.POSIXRlimit {
 	both := func(kind string, n int64) specs.POSIXRlimit {
 		limit := uint64(n)
@@ -215,8 +216,10 @@ func rlimits(h *Host, p *policy.Policy, w Watched) []specs.POSIXRlimit {
 		both("RLIMIT_CORE", 1),
 		both("RLIMIT_NOFILE", p.Resources.OpenFiles),
 		both("RLIMIT_NPROC", p.Resources.Pids+initThreads),
-		both("RLIMIT_MEMLOCK", 8<<20),
-		both("RLIMIT_MSGQUEUE", 1<<20),
+		// The kernel counts these two for the creator of the user namespace as well (ucounts, Linux 5.14): what boxes take, the host's user
+		// lacks. Nothing that skills are made of needs message queues; programs that hide a key lock a few pages.
+		both("RLIMIT_MEMLOCK", 64<<10),
+		both("RLIMIT_MSGQUEUE", 0),
 		both("RLIMIT_SIGPENDING", 1024),
 	}
 	// Where the watchdog holds a limit, these catch what is faster. A cgroup needs no help, and programs may map more than they touch.

@@ -35,8 +35,8 @@ func watch(init int, limits Watched, stop <-chan struct{}, over func(verdict, me
 			var err error
 			w, err = newWatchdog(init, limits)
 			if err != nil {
-				if _, gone := os.Readlink(rootOf(init)); errors.Is(gone, unix.ENOENT) || errors.Is(gone, unix.ESRCH) {
-					return // init has ended: there is nothing to watch
+				if ended(init) {
+					return // there is nothing to watch
 				}
 				over(helper.Failed, "the limits of the skill cannot be watched: "+err.Error())
 				return
@@ -80,7 +80,7 @@ type watchdog struct {
 }
 
 func newWatchdog(init int, limits Watched) (_ *watchdog, err error) {
-	root := rootOf(init)
+	root := "/proc/" + strconv.Itoa(init) + "/root"
 	w := &watchdog{limits: limits}
 	defer func() {
 		if err != nil {
@@ -105,7 +105,12 @@ func newWatchdog(init int, limits Watched) (_ *watchdog, err error) {
 	return w, err
 }
 
-func rootOf(pid int) string { return "/proc/" + strconv.Itoa(pid) + "/root" }
+// ended tells whether a process has given up its address space, or is gone. From then on what concerns it answers with one of several
+// errors; in a user namespace also with EACCES, as if it were not ours (seen with Linux 6.18).
+func ended(pid int) bool {
+	size, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	return err != nil || bytes.HasPrefix(size, []byte("0 "))
+}
 
 func (w *watchdog) close() {
 	for _, f := range append(w.scratch, w.proc) {

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"skillbox/bundle"
+	"skillbox/cgroup"
 	"skillbox/helper"
 	"skillbox/policy"
 	"skillbox/rootfs"
@@ -179,7 +181,39 @@ func identify(h *sandbox.Host, dir *os.File, p *policy.Policy) (sandbox.Sources,
 			s.Binds = append(s.Binds, found)
 		}
 	}
-	return s, nil
+	if p.Resources.IORead > 0 || p.Resources.IOWrite > 0 {
+		err = findDisks(&s)
+	}
+	return s, err
+}
+
+// inMemory says of a path that reading it reads no disk.
+func inMemory(path string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(path, &fs) == nil && (fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC)
+}
+
+// findDisks notes the disks behind everything of the host's that the skill can read: its files, and the system below it.
+func findDisks(s *sandbox.Sources) error {
+	all := append([]sandbox.Source{s.Bundle}, s.Binds...)
+	var st unix.Stat_t
+	if err := unix.Stat("/usr", &st); err != nil {
+		return fmt.Errorf("server: /usr: %w", err)
+	}
+	all = append(all, sandbox.Source{Source: rootfs.Source{Path: "/usr", Dev: st.Dev}})
+	for _, source := range all {
+		disk, ok, err := cgroup.DiskOf(source.Dev)
+		switch {
+		case err != nil:
+			return err
+		case !ok && inMemory(source.Path):
+		case !ok:
+			s.Diskless = append(s.Diskless, source.Path)
+		case !slices.Contains(s.Disks, disk):
+			s.Disks = append(s.Disks, disk)
+		}
+	}
+	return nil
 }
 
 func identifyBind(path string) (sandbox.Source, error) {
