@@ -3,6 +3,7 @@ package boxinit
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 	"unsafe"
 
@@ -25,6 +26,7 @@ func Main() {
 		os.Exit(125)
 	}
 	dropSignals()
+	spareThreads()
 	go func() {
 		conn := wire.FromFD(Socket)
 		setup, err := prepare(conn)
@@ -50,6 +52,26 @@ func dropSignals() {
 		// It fails for SIGKILL and SIGSTOP, whose action is the default anyway.
 		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
 	}
+}
+
+// spareThreads makes the Go runtime start the threads that it could ever want, which it then keeps: where the skill has taken all that
+// resources.pids allows, it could start none, and would end init.
+func spareThreads() {
+	const spare = 6
+	ready, done := make(chan struct{}, spare), make(chan struct{}, spare)
+	for range spare {
+		go func() {
+			runtime.LockOSThread() // until all are there, each has a thread of its own
+			defer runtime.UnlockOSThread()
+			ready <- struct{}{}
+			<-done
+			done <- struct{}{}
+		}()
+	}
+	for range spare {
+		<-ready
+	}
+	done <- struct{}{}
 }
 
 // prepare installs the filters and reports what the box looks like from inside.

@@ -47,6 +47,12 @@ func (p *Place) Create(id string) (*Group, error) {
 		if !p.keep(g) {
 			return nil, errors.Join(fmt.Errorf("cgroup: %s is closed", p.Group), g.Close())
 		}
+		if len(p.Lacks(CPU)) == 0 {
+			// Setting up goes before whatever boxes that are at work take; Confine ends that.
+			if err := os.WriteFile(filepath.Join(g.Dir, "cpu.weight"), []byte("10000"), 0); err != nil {
+				return nil, errors.Join(fmt.Errorf("cgroup: %w", err), g.Close())
+			}
+		}
 		// The group is named in the mount namespace that the box's process is started from, which may differ from the machine's.
 		g.manager, err = cgroup2.Load("/"+id, cgroup2.WithMountpoint(p.Dir))
 		if err != nil {

@@ -31,7 +31,7 @@ type Place struct {
 // Open finds the place for the groups of this process's boxes, makes it if need be, and sweeps what dead processes left in it.
 //
 // Root's is skillbox.slice below the delegated subtree of its unit, else at the top. An ordinary user's is skillbox.slice in the
-// highest group above it that the user may manage. A login session is in none: then the user's systemd is asked for a scope.
+// highest group above it that the user may manage. A login session is in none: then the user's systemd is asked to take us in.
 // uid is the user's on the machine. The error is *Unavailable where there can be no groups.
 func Open(uid int) (*Place, error) {
 	var fs unix.Statfs_t
@@ -154,18 +154,12 @@ func makeError(dir string, err error) error {
 
 // enable passes on to the groups in our directory every controller that limits something, and notes which that are.
 func (p *Place) enable(above string) error {
-	available, err := controllers(above, "cgroup.controllers")
-	if err != nil {
-		return err
-	}
-	if err := pass(above, usable(available)); err != nil {
-		return err
-	}
-	if above != p.Dir {
-		if available, err = controllers(p.Dir, "cgroup.controllers"); err != nil {
+	for _, dir := range []string{above, p.Dir} {
+		available, err := controllers(dir, "cgroup.controllers")
+		if err != nil {
 			return err
 		}
-		if err := pass(p.Dir, usable(available)); err != nil {
+		if err := pass(dir, usable(available)); err != nil {
 			return err
 		}
 	}

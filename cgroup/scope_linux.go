@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -16,8 +15,9 @@ import (
 // scopeTime is how long the user's systemd may take to make a scope.
 const scopeTime = 5 * time.Second
 
-// openScope asks the user's systemd for a scope of our own, with every controller that it has delegated (org.freedesktop.systemd1(5),
-// StartTransientUnit). The scope, and all in it, goes when this process does: systemd removes empty scopes.
+// openScope asks the user's systemd for a scope of our own (org.freedesktop.systemd1(5), StartTransientUnit): a login session lies
+// outside what the user may manage, and no process can leave it by itself. From the scope the way to skillbox.slice is open. The
+// scope goes when this process does: systemd removes empty ones.
 func openScope(uid int) (*Place, error) {
 	const linger = "sudo loginctl enable-linger $USER, and log in again: the user then has a systemd that delegates groups; or run this in a system unit with Delegate=yes"
 	socket := "/run/user/" + strconv.Itoa(uid) + "/bus"
@@ -34,22 +34,14 @@ func openScope(uid int) (*Place, error) {
 		return nil, fmt.Errorf("cgroup: %w", err)
 	}
 	group, _, _ := ownGroup(string(text))
-	p := &Place{Dir: filepath.Join(Root, group), Group: group}
-	// Groups with processes can pass on no controllers: we step into one below.
-	own := filepath.Join(p.Dir, "skillboxd")
-	if err := os.Mkdir(own, 0o755); err != nil {
-		return nil, makeError(own, err)
-	}
-	if err := os.WriteFile(filepath.Join(own, "cgroup.procs"), []byte("0"), 0); err != nil {
-		return nil, fmt.Errorf("cgroup: enter %s: %w", own, err)
-	}
-	if err := p.enable(p.Dir); err != nil {
+	above, err := home(group, uid)
+	if err != nil {
 		return nil, err
 	}
-	if p.dir, err = os.Open(p.Dir); err != nil {
-		return nil, fmt.Errorf("cgroup: %w", err)
+	if above == "" {
+		return nil, unavailable("add Delegate=yes to user@.service", "the systemd of user %d may not manage its own control groups", uid)
 	}
-	return p, nil
+	return openSlice(above)
 }
 
 // startScope returns when this process is in its scope.
@@ -82,7 +74,6 @@ func startScope(ctx context.Context, socket string, uid int) error {
 	name := fmt.Sprintf("skillbox-%016x.scope", rand.Uint64())
 	properties := []property{
 		{"Description", dbus.MakeVariant("skillbox: one sandboxed call")},
-		{"Delegate", dbus.MakeVariant(true)},
 		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
 		{"PIDs", dbus.MakeVariant([]uint32{0})}, // who asks: our number in systemd's namespace we do not know
 	}

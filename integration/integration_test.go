@@ -13,8 +13,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -110,11 +112,20 @@ func setUp(m *testing.M) (int, error) {
 			return 1, err
 		}
 	}
-	if err := buildPrograms(dir); err != nil {
+	if err := errors.Join(mountGroups(dir), buildPrograms(dir)); err != nil {
 		return 1, err
 	}
-	return m.Run(), nil
+	code := m.Run()
+	left, err := ourGroups()
+	if len(left) > 0 {
+		return 1, fmt.Errorf("control groups are left: %s", strings.Join(left, ", "))
+	}
+	fmt.Printf("integration: %d calls, no control group is left\n", runs.Load())
+	return code, err
 }
+
+// runs counts the calls that tests made.
+var runs atomic.Int64
 
 // addTestUser shows this namespace account files that hold one more user, with sub-ids.
 func addTestUser(dir string) error {
@@ -186,12 +197,48 @@ const (
 	singleID mode = "single-id" // an ordinary user without
 )
 
-// modes are those that this test run can try.
+// modes are those that this test run can try; SKILLBOX_MODES names fewer of them, separated by commas.
 func modes() []mode {
+	all := []mode{rootless}
 	if os.Getuid() == 0 {
-		return []mode{asRoot, rootless, singleID}
+		all = []mode{asRoot, rootless, singleID}
 	}
-	return []mode{rootless}
+	if only := os.Getenv("SKILLBOX_MODES"); only != "" {
+		all = slices.DeleteFunc(all, func(m mode) bool { return !slices.Contains(strings.Split(only, ","), string(m)) })
+	}
+	return all
+}
+
+// load is a number of repetitions or of boxes. An emulated machine divides it by SKILLBOX_LOAD_DIVISOR: what it proves is that
+// another kernel does the same, not that it does so under load.
+func load(n int) int {
+	return max(n/emulation("SKILLBOX_LOAD_DIVISOR"), 2)
+}
+
+// patience is an upper bound of time. An emulated machine multiplies it by SKILLBOX_PATIENCE.
+func patience(d time.Duration) time.Duration {
+	return d * time.Duration(emulation("SKILLBOX_PATIENCE"))
+}
+
+// emulation is a factor from the environment, 1 when it is not there.
+func emulation(name string) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
+		return n
+	}
+	return 1
+}
+
+// needs skips a test if what it needs is missing here, which err tells. Where SKILLBOX_COMPLETE is set, nothing may be missing but
+// the features that SKILLBOX_WITHOUT lists, separated by commas.
+func needs(t *testing.T, feature string, err error) {
+	t.Helper()
+	if err == nil {
+		return
+	}
+	if os.Getenv("SKILLBOX_COMPLETE") != "" && !slices.Contains(strings.Split(os.Getenv("SKILLBOX_WITHOUT"), ","), feature) {
+		t.Fatalf("needs %s, which must be here: %v", feature, err)
+	}
+	t.Skipf("needs %s: %v", feature, err)
 }
 
 // inEachMode runs a test in every mode, and checks afterwards that nothing was left behind.
@@ -219,6 +266,7 @@ func (m mode) credential() *syscall.Credential {
 
 // command is the skillbox client, run by the mode's user with a small environment.
 func (m mode) command(args ...string) *exec.Cmd {
+	runs.Add(1)
 	c := exec.Command(filepath.Join(binDir, "skillbox"), args...)
 	c.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin", "HOME=/nonexistent"}
 	c.Dir = "/"
@@ -398,7 +446,7 @@ func leavesNothing(t *testing.T) {
 	t.Helper()
 	before := traces(t)
 	t.Cleanup(func() {
-		deadline := time.Now().Add(5 * time.Second)
+		deadline := time.Now().Add(patience(5 * time.Second))
 		var left []string
 		for {
 			left = left[:0]
@@ -454,7 +502,14 @@ func traces(t *testing.T) map[string]bool {
 			found[list.kind+" "+strings.TrimSpace(line)] = true
 		}
 	}
-	for _, pattern := range []string{"/tmp/*", "/run/*", "/dev/shm/*", "/sys/fs/cgroup/*/skillbox*", "/sys/fs/cgroup/skillbox*"} {
+	groups, err := ourGroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups {
+		found["group "+g] = true
+	}
+	for _, pattern := range []string{"/tmp/*", "/run/*", "/dev/shm/*"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

@@ -42,8 +42,8 @@ func (b *Box) result(exit *boxinit.Exit, end *ending, began time.Time) *helper.R
 	return r
 }
 
-// used reads the group's counters when the box's processes are gone, and finds out whether memory ended them.
-func (b *Box) used(end *ending) (*cgroup.Usage, error) {
+// used reads the group's counters when the box's processes are gone, and finds out whether a limit ended them.
+func (b *Box) used(exit *boxinit.Exit, end *ending) (*cgroup.Usage, error) {
 	if b.group == nil {
 		return nil, nil
 	}
@@ -58,7 +58,14 @@ func (b *Box) used(end *ending) (*cgroup.Usage, error) {
 			end.set(helper.OutOfMemory, "the machine ran out of memory, and the kernel chose this sandbox")
 		}
 	}
+	if exit == nil && u.PidsRefused != nil && *u.PidsRefused > 0 {
+		b.tooMany(end) // init itself was refused what it needed
+	}
 	return u, nil
+}
+
+func (b *Box) tooMany(end *ending) {
+	end.set(helper.PidsLimit, "the skill went on forking after %d processes and threads, which is the limit (resources.pids)", b.Plan.Group.Pids)
 }
 
 // addUsage puts the kernel's counters into the envelope.

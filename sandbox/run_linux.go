@@ -122,7 +122,7 @@ func (b *Box) Run(call Call) (*helper.Result, error) {
 	}
 	pipes.start()
 	exit, err := b.supervise(call, pty, end)
-	used, errUsed := b.used(end)
+	used, errUsed := b.used(exit, end)
 	result := b.result(exit, end, began)
 	b.addUsage(result, used)
 	err = errors.Join(err, errUsed)
@@ -367,7 +367,7 @@ func (b *Box) watch(stop <-chan struct{}, end *ending) error {
 	}
 	return b.group.WatchForks(stop, func(refused int64) {
 		if refused >= forkBomb {
-			end.set(helper.PidsLimit, "the skill went on forking after %d processes and threads, which is the limit (resources.pids)", b.Plan.Group.Pids)
+			b.tooMany(end)
 			b.kill()
 		}
 	})
