@@ -11,9 +11,10 @@ FUZZTIME ?= $(if $(CI),30s,3s)
 NEED_BUILD = gcc=gcc /usr/include/seccomp.h=libseccomp-dev
 NEED_DEMO = newuidmap=uidmap /usr/bin/python3=python3
 NEED_TEST = git=git setpriv=util-linux node=nodejs /usr/lib/python3/dist-packages/pypdf/__init__.py=python3-pypdf
+NEED_VM = qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mke2fs=e2fsprogs /usr/share/keyrings/debian-archive-keyring.gpg=debian-archive-keyring
 NEED_BENCH = hyperfine=hyperfine bwrap=bubblewrap runc=runc
 
-.PHONY: build demo test lint vet race fuzz unit integration bench clean
+.PHONY: build demo test lint vet race fuzz unit integration vm bench clean
 build:
 	@integration/need $(NEED_BUILD)
 	$(STATIC) -o $(BIN)/skillbox ./cmd/skillbox
@@ -48,11 +49,17 @@ fuzz:
 integration: build
 	SKILLBOX_BIN=$(abspath $(BIN)) go test -count=1 -timeout 20m ./integration
 
+# The same tests on a stock Debian kernel with systemd and cgroup v2, as root and as a user who has logged in: VM_KERNEL=6.1 make vm
+vm:
+	@integration/need $(NEED_BUILD) $(NEED_VM)
+	@$(MAKE) --no-print-directory build
+	@BIN=$(BIN) integration/vm/run
+
 bench:
 	@integration/need $(NEED_BUILD) $(NEED_DEMO) $(NEED_BENCH)
 	@$(MAKE) --no-print-directory build
 	go run ./integration/bench -bin $(BIN)
-	go test -run '^$$' -bench 'Create|Digest' -benchtime 20x ./rootfs ./bundle
+	go test -run '^$$' -bench 'Create|Digest|Group' -benchtime 20x ./rootfs ./bundle ./cgroup
 
 clean:
 	rm -rf $(BIN) examples/static-go/bin

@@ -142,12 +142,15 @@ func (g *Group) Confine(l Limits) error {
 	return nil
 }
 
+// beyond is what the kernel may charge above memory.max: a few pages for tasks that die, which it cannot refuse.
+const beyond = 128 << 10
+
 // update writes what containerd's package has words for.
 func (g *Group) update(l Limits) error {
 	r := &cgroup2.Resources{}
 	if l.Memory > 0 {
-		together := true
-		r.Memory = &cgroup2.Memory{OOMGroup: &together, Max: &l.Memory}
+		together, most := true, l.Memory-beyond
+		r.Memory = &cgroup2.Memory{OOMGroup: &together, Max: &most}
 	}
 	if l.CPU > 0 {
 		const period = 100_000
@@ -257,16 +260,16 @@ func remove(dir string) error {
 
 // sweep removes the groups of processes that died without doing so: those that nobody holds.
 func (p *Place) sweep() error {
-	names, err := p.dir.Readdirnames(-1)
+	entries, err := os.ReadDir(p.Dir)
 	if err != nil {
 		return fmt.Errorf("cgroup: %w", err)
 	}
 	var errs []error
-	for _, name := range names {
-		path := filepath.Join(p.Dir, name)
-		if info, err := os.Lstat(path); err != nil || !info.IsDir() {
+	for _, entry := range entries {
+		if !entry.IsDir() {
 			continue
 		}
+		path := filepath.Join(p.Dir, entry.Name())
 		dir, err := lock(path)
 		if err != nil {
 			continue // in use, or gone meanwhile

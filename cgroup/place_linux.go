@@ -220,6 +220,7 @@ func (p *Place) Close() error {
 	p.groups = nil
 	if p.dir != nil && p.parent != nil {
 		if unix.Flock(int(p.dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			errs = append(errs, p.sweep()) // nobody holds what is left
 			err := unix.Unlinkat(int(p.parent.Fd()), slice, unix.AT_REMOVEDIR)
 			if err != nil && err != unix.ENOENT && err != unix.EBUSY && err != unix.ENOTEMPTY {
 				errs = append(errs, fmt.Errorf("cgroup: remove %s: %w", p.Group, err))

@@ -1,6 +1,7 @@
 // The bench compares one sandboxed run of /usr/bin/true through the command line with plain exec, bubblewrap and runc, in one run on
 // one machine, and prints medians and ratios: `make bench`. The peers get the namespaces and the mounts that skillbox makes, so
-// that the ratio compares programs and not how much they were asked to do. It also measures what a bundle's size costs.
+// that the ratio compares programs and not how much they were asked to do. It also measures
+// what a control group and a bundle's size cost.
 package main
 
 import (
@@ -69,6 +70,9 @@ func bench() error {
 		return err
 	}
 	if err := w.phases(f); err != nil {
+		return err
+	}
+	if err := w.groups(f); err != nil {
 		return err
 	}
 	if err := w.bundles(f); err != nil {
@@ -255,8 +259,9 @@ type result struct {
 	Error      *struct{ Message string }
 }
 
-func (w *work) exec(bundle string) (*result, error) {
-	out, err := exec.Command(filepath.Join(w.bin, "skillbox"), "exec", "--json", bundle, "--", "true").Output()
+func (w *work) exec(bundle string, prefix ...string) (*result, error) {
+	words := append(prefix, filepath.Join(w.bin, "skillbox"), "exec", "--json", bundle, "--", "true")
+	out, err := exec.Command(words[0], words[1:]...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("skillbox exec: %w: %s", err, out)
 	}
@@ -265,6 +270,35 @@ func (w *work) exec(bundle string) (*result, error) {
 		return nil, err
 	}
 	return &r, nil
+}
+
+// groups measures what a control group adds: the same run with version 2 where skillbox looks for it, and with nothing there.
+func (w *work) groups(f *figures) error {
+	if os.Getuid() != 0 {
+		return nil
+	}
+	times := map[string][]float64{}
+	for range *runs {
+		for name, mount := range map[string]string{"without a group": "", "with a group": "mount -t cgroup2 cgroup2 /sys/fs/cgroup &&"} {
+			script := `mount -t tmpfs tmpfs /sys/fs/cgroup && ` + mount + ` exec "$0" "$@"`
+			r, err := w.exec(w.empty, "unshare", "--mount", "sh", "-c", script)
+			if err != nil {
+				return err
+			}
+			for _, phase := range []string{"prepare_ms", "run_ms", "group_ms"} {
+				if ms, ok := r.Phases[phase]; ok {
+					times[phase+", "+name] = append(times[phase+", "+name], ms)
+				}
+			}
+		}
+	}
+	for name, t := range times {
+		f.Phases[name] = median(t)
+	}
+	for _, phase := range []string{"prepare_ms", "run_ms"} {
+		f.Phases[phase+", added by a group"] = f.Phases[phase+", with a group"] - f.Phases[phase+", without a group"]
+	}
+	return nil
 }
 
 // bundles measures what 10,000 files add to a run against one: the first time, and while nothing changed.
