@@ -121,7 +121,7 @@ func TestUsageIsTheKernelsOwnCountersSinceConfine(t *testing.T) {
 	g := create(t, place(t), "usage")
 	defer g.Close()
 	burn := func() {
-		c := sleeper(t, g, "/bin/sh", "-c", "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done")
+		c := sleeper(t, g, "/bin/sh", "-c", "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done")
 		if err := c.Wait(); err != nil {
 			t.Fatal(err)
 		}
@@ -149,6 +149,112 @@ func TestUsageIsTheKernelsOwnCountersSinceConfine(t *testing.T) {
 	}
 	if len(g.place.Lacks(Pids)) > 0 && (u.PidsPeak != nil || u.PidsRefused != nil) {
 		t.Errorf("pids are counted without a controller: %+v", u)
+	}
+}
+
+// controlled opens a place that has controllers; a machine that says it is complete must have one.
+func controlled(t *testing.T) *Place {
+	t.Helper()
+	p := place(t)
+	if missing := p.Lacks(CPU, IO, Memory, Pids); len(missing) > 0 {
+		if os.Getenv("SKILLBOX_COMPLETE") != "" {
+			t.Fatalf("needs the controllers %v, which must be here", missing)
+		}
+		t.Skipf("needs the controllers %v", missing)
+	}
+	return p
+}
+
+func TestUsageIsWhatTheFilesOfEachControllerSay(t *testing.T) {
+	g := create(t, controlled(t), "files")
+	defer g.Close()
+	keeper := sleeper(t, g)
+	const tasks = 8
+	if err := g.Confine(Limits{Memory: 32 << 20, CPU: 0.5, Pids: tasks}); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	told := make(chan int64, 64)
+	if err := g.WatchForks(stop, func(n int64) { told <- n }); err != nil {
+		t.Fatal(err)
+	}
+	script := `i=0; while [ $i -lt 20 ]; do sleep 2 & i=$((i+1)); done; wait; dd if=/usr/bin/python3 of=/dev/null bs=64k iflag=direct`
+	_ = sleeper(t, g, "/bin/sh", "-c", script).Wait() // the shell gives up when it cannot fork
+	select {
+	case n := <-told:
+		if n == 0 {
+			t.Error("told of no refused fork")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nobody told of a refused fork")
+	}
+	u, err := g.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFile := func(what string, got *int64, want int64) {
+		t.Helper()
+		if got == nil || *got != want {
+			t.Errorf("%s: %v, the file says %d", what, got, want)
+		}
+	}
+	wantFile("pids_refused", u.PidsRefused, counter(t, g, "pids.events", "max"))
+	wantFile("oom_kills", u.OOMKills, counter(t, g, "memory.events", "oom_kill"))
+	wantFile("throttled", u.ThrottledUS, counter(t, g, "cpu.stat", "throttled_usec"))
+	if peak, ok, err := g.number("pids.peak"); err != nil {
+		t.Error(err)
+	} else if ok {
+		wantFile("pids_peak", u.PidsPeak, peak-1)
+		if peak-1 > tasks {
+			t.Errorf("%d tasks beside the first, the limit is %d", peak-1, tasks)
+		}
+	} else if u.PidsPeak != nil {
+		t.Error("pids_peak on a kernel without pids.peak")
+	}
+	if current, _, err := g.number("memory.current"); err != nil || u.MemoryPeak == nil || *u.MemoryPeak < current || *u.MemoryPeak > 32<<20 {
+		t.Errorf("memory_peak: %v, now %d, %v", u.MemoryPeak, current, err)
+	}
+	text, err := os.ReadFile(filepath.Join(g.Dir, "io.stat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read int64
+	for _, field := range strings.Fields(string(text)) {
+		var n int64
+		if _, err := fmt.Sscanf(field, "rbytes=%d", &n); err == nil {
+			read += n
+		}
+	}
+	if u.Disk == nil || u.Disk.ReadBytes != read {
+		t.Errorf("read_bytes: %+v, the file says %d", u.Disk, read)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	_ = keeper.Wait() // killed
+}
+
+func TestTheKernelEndsTheWholeGroupForMemory(t *testing.T) {
+	g := create(t, controlled(t), "oom")
+	defer g.Close()
+	bystander := sleeper(t, g)
+	if err := g.Confine(Limits{Memory: 16 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	err := sleeper(t, g, "/usr/bin/tail", "-n1", "/dev/zero").Wait()
+	if err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("ended as %v", err)
+	}
+	if err := bystander.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the other ended as %v", err)
+	}
+	u, err := g.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.OOMs == nil || *u.OOMs == 0 || u.OOMKills == nil || *u.OOMKills < 2 || *u.MemoryPeak > 16<<20 {
+		t.Errorf("%+v", u)
 	}
 }
 

@@ -176,7 +176,8 @@ func controllers(dir, file string) ([]string, error) {
 	return strings.Fields(string(text)), nil
 }
 
-// pass enables controllers for the groups in dir. One by one, for one that is refused must not cost the others.
+// pass enables controllers for the groups in dir. One by one, for one that is refused (by permission, or because it is busy with
+// real-time tasks) must not cost the others; which there are is read afterwards.
 func pass(dir string, wanted []string) error {
 	enabled, err := controllers(dir, "cgroup.subtree_control")
 	if err != nil {
@@ -190,9 +191,6 @@ func pass(dir string, wanted []string) error {
 		if errors.Is(err, unix.EBUSY) {
 			return unavailable("move them to a group of their own: for a unit DelegateSubgroup= (systemd 254), in a container an init such as systemd",
 				"%s holds processes, so that controllers cannot be passed on to groups in it (cgroups(7), no internal processes)", dir)
-		}
-		if err != nil && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EPERM) {
-			return fmt.Errorf("cgroup: enable %s in %s: %w", c, dir, err)
 		}
 	}
 	return nil

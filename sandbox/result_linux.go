@@ -55,7 +55,7 @@ func (b *Box) used(exit *boxinit.Exit, end *ending) (*cgroup.Usage, error) {
 		if u.OOMs != nil && *u.OOMs > 0 {
 			end.set(helper.OutOfMemory, "the skill needed more than its %d bytes of memory (resources.memory), scratch space included", b.Plan.Group.Memory)
 		} else {
-			end.set(helper.OutOfMemory, "the machine ran out of memory, and the kernel chose this sandbox")
+			end.set(helper.OutOfMemory, "the machine, or a group that the sandbox lies in, ran out of memory, and the kernel chose the sandbox")
 		}
 	}
 	if exit == nil && u.PidsRefused != nil && *u.PidsRefused > 0 {
