@@ -12,9 +12,13 @@ NEED_BUILD = gcc=gcc /usr/include/seccomp.h=libseccomp-dev
 NEED_DEMO = newuidmap=uidmap /usr/bin/python3=python3
 NEED_TEST = git=git setpriv=util-linux node=nodejs /usr/lib/python3/dist-packages/pypdf/__init__.py=python3-pypdf
 NEED_VM = qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mke2fs=e2fsprogs /usr/share/keyrings/debian-archive-keyring.gpg=debian-archive-keyring
+NEED_VAGRANT = vagrant=vagrant rsync=rsync
+# Only where neither the system's libvirt nor VirtualBox is used.
+NEED_LIBVIRT = $(NEED_VM) /usr/share/vagrant-plugins/plugins.d/vagrant-libvirt.json=vagrant-libvirt libvirtd=libvirt-daemon-system \
+	virsh=libvirt-clients dnsmasq=dnsmasq-base qemu-img=qemu-utils ip=iproute2 pkill=procps
 NEED_BENCH = hyperfine=hyperfine bwrap=bubblewrap runc=runc
 
-.PHONY: build demo test lint vet race fuzz unit integration vm bench clean
+.PHONY: build demo test lint vet race fuzz unit integration vm guest vagrant bench clean
 build:
 	@integration/need $(NEED_BUILD)
 	$(STATIC) -o $(BIN)/skillbox ./cmd/skillbox
@@ -54,6 +58,18 @@ vm:
 	@integration/need $(NEED_BUILD) $(NEED_VM)
 	@$(MAKE) --no-print-directory build
 	@BIN=$(BIN) integration/vm/run
+
+# What a machine needs to run these tests, in bin/guest: the Vagrantfile says what for.
+guest:
+	@integration/need $(NEED_BUILD)
+	@$(MAKE) --no-print-directory build
+	@BIN=$(BIN) integration/vm/pack $(BIN)/guest
+
+# The Vagrantfile with a few tests: with the system's libvirt if it answers; otherwise as root with one of its own.
+vagrant:
+	@integration/need $(NEED_BUILD) $(NEED_VAGRANT)
+	@$(MAKE) --no-print-directory guest
+	@BIN=$(BIN) NEED="$(NEED_LIBVIRT)" integration/vm/vagrant
 
 bench:
 	@integration/need $(NEED_BUILD) $(NEED_DEMO) $(NEED_BENCH)

@@ -31,50 +31,47 @@ type Group struct {
 // Create makes an empty group without limits. The id must be unique in the place.
 func (p *Place) Create(id string) (*Group, error) {
 	g := &Group{Dir: filepath.Join(p.Dir, id), Name: id, place: p}
-	const tries = 100
-	for range tries {
-		if err := os.Mkdir(g.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return nil, makeError(g.Dir, err)
-		}
-		dir, err := lock(g.Dir)
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EWOULDBLOCK) {
-			continue // a sweep came between
-		}
-		if err != nil {
-			return nil, err
-		}
-		g.dir = dir
-		if !p.keep(g) {
-			return nil, errors.Join(fmt.Errorf("cgroup: %s is closed", p.Group), g.Close())
-		}
-		if len(p.Lacks(CPU)) == 0 {
-			// Setting up goes before whatever boxes that are at work take; Confine ends that.
-			if err := os.WriteFile(filepath.Join(g.Dir, "cpu.weight"), []byte("10000"), 0); err != nil {
-				return nil, errors.Join(fmt.Errorf("cgroup: %w", err), g.Close())
-			}
-		}
-		// The group is named in the mount namespace that the box's process is started from, which may differ from the machine's.
-		g.manager, err = cgroup2.Load("/"+id, cgroup2.WithMountpoint(p.Dir))
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("cgroup: %w", err), g.Close())
-		}
-		return g, nil
-	}
-	return nil, fmt.Errorf("cgroup: %s is removed again and again", g.Dir)
-}
-
-// keep notes a group for Close, unless that has been called.
-func (p *Place) keep(g *Group) bool {
-	p.mu.Lock()
+	p.mu.Lock() // or Close would not know of it
 	defer p.mu.Unlock()
 	if p.dir == nil {
-		return false
+		return nil, fmt.Errorf("cgroup: %s is closed", p.Group)
+	}
+	if err := g.make(); err != nil {
+		return nil, err
+	}
+	var err error
+	// The group is named in the mount namespace that the box's process is started from, which may differ from the machine's.
+	if g.manager, err = cgroup2.Load("/"+id, cgroup2.WithMountpoint(p.Dir)); err != nil {
+		return nil, errors.Join(fmt.Errorf("cgroup: %w", err), remove(g.Dir), g.dir.Close())
+	}
+	if len(p.Lacks(CPU)) == 0 {
+		// Setting up goes before whatever boxes that are at work take; Confine ends that.
+		if err := os.WriteFile(filepath.Join(g.Dir, "cpu.weight"), []byte("10000"), 0); err != nil {
+			return nil, errors.Join(fmt.Errorf("cgroup: %w", err), remove(g.Dir), g.dir.Close())
+		}
 	}
 	if p.groups == nil {
 		p.groups = map[*Group]bool{}
 	}
 	p.groups[g] = true
-	return true
+	return g, nil
+}
+
+// make makes the directory and locks it. A sweep may come between.
+func (g *Group) make() error {
+	const tries = 100
+	for range tries {
+		if err := os.Mkdir(g.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return makeError(g.Dir, err)
+		}
+		dir, err := lock(g.Dir)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EWOULDBLOCK) {
+			continue
+		}
+		g.dir = dir
+		return err
+	}
+	return fmt.Errorf("cgroup: %s is removed again and again", g.Dir)
 }
 
 // lock opens a group for the one process that it belongs to.

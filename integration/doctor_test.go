@@ -101,7 +101,7 @@ var asUser = []string{"setpriv", "--reuid", "61234", "--regid", "61234", "--clea
 func prepared(t *testing.T, first string, words []string, args ...string) *exec.Cmd {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("only root can make the machine worse")
+		needs(t, "root", errors.New("nobody else can make the machine worse"))
 	}
 	script := "mount --make-rprivate / && " + first + ` && exec "$@"`
 	words = slices.Concat([]string{"-m", "sh", "-c", script, "sh"}, words, []string{filepath.Join(binDir, "skillbox")}, args)

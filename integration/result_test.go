@@ -248,7 +248,7 @@ func TestCancel(t *testing.T) {
 		} {
 			r := m.background(t, nil, c.bundle, "./main.sh")
 			r.expect(t, "ready\n")
-			within(t, c.within, func() {
+			within(t, patience(c.within), func() {
 				for _, s := range c.signals {
 					if err := r.cmd.Process.Signal(s); err != nil {
 						t.Fatal(err)
@@ -281,7 +281,7 @@ func TestCancelBeforeTheSkillStarts(t *testing.T) {
 				before := traces(t)
 				r := m.background(t, flags, m.dir(t), "echo", "started")
 				time.Sleep(300 * time.Millisecond)
-				within(t, slack, func() {
+				within(t, patience(slack), func() {
 					if err := r.cmd.Process.Signal(s); err != nil {
 						t.Fatal(err)
 					}
@@ -330,7 +330,7 @@ func TestSkillboxdFollowsItsClient(t *testing.T) {
 // startedSkillboxdOf waits for the child that runs skillboxd: the first child of a Go program may be one that only tries pidfds.
 func startedSkillboxdOf(t *testing.T, client int) int {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience(5 * time.Second)); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		pid := skillboxdOf(client)
 		if exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && filepath.Base(exe) == "skillboxd" {
 			return pid
@@ -342,7 +342,7 @@ func startedSkillboxdOf(t *testing.T, client int) int {
 
 func TestParametersThatNeverEndTimeOut(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
-		within(t, slack, func() {
+		within(t, patience(slack), func() {
 			r := m.background(t, []string{"--timeout", "500ms", "--params", "-"}, m.dir(t), "echo", "started")
 			if out, code := r.wait(t); out != "" || code != helper.CodeTimedOut {
 				t.Errorf("%q, exit code %d, %s", out, code, r.stderr.String())
@@ -358,7 +358,7 @@ func TestTheWatchdogEndsWhatUsesTooMuchMemory(t *testing.T) {
 			"several together": "import os, time\nfor i in range(4): os.fork() if i < 2 else None\nheld = bytearray(b'x') * (100 << 20)\ntime.sleep(20)",
 			"a shared mapping": "import mmap, time\nheld = mmap.mmap(-1, 400 << 20)\nfor i in range(0, 400 << 20, 4096): held[i] = 1\ntime.sleep(20)",
 		} {
-			within(t, 5*time.Second+slack, func() {
+			within(t, patience(5*time.Second+slack), func() {
 				r := call{mode: m, words: []string{"python3", "-c", script}}.run(t)
 				if r.Verdict != helper.OutOfMemory || r.ExitCode != helper.CodeOutOfMemory {
 					t.Errorf("%s: %s, %d, %s", name, r.Verdict, r.ExitCode, r.Stderr)
@@ -378,7 +378,7 @@ func TestTheClientSpeaksOfASkillboxdThatDied(t *testing.T) {
 		if err := unix.Kill(skillboxdOf(r.cmd.Process.Pid), unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		within(t, slack, func() {
+		within(t, patience(slack), func() {
 			if _, code := r.wait(t); code != helper.CodeFailed || !bytes.HasPrefix(r.stderr.Bytes(), []byte("skillbox: ")) {
 				t.Errorf("exit code %d, stderr %q", code, r.stderr.String())
 			}

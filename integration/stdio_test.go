@@ -51,7 +51,7 @@ func random(n int) []byte {
 }
 
 func TestStdinIsByteExact(t *testing.T) {
-	data := random(64 << 20)
+	data := random(load(64) << 20)
 	want := fmt.Sprintf("%x  -\n", sha256.Sum256(data))
 	inEachMode(t, func(t *testing.T, m mode) {
 		bundle := m.dir(t)
@@ -75,7 +75,7 @@ func TestStdinIsByteExact(t *testing.T) {
 }
 
 func TestStdoutIsByteExact(t *testing.T) {
-	data := random(24 << 20)
+	data := random(load(24) << 20)
 	inEachMode(t, func(t *testing.T, m mode) {
 		bundle := m.bundleOf(t, map[string]string{"data": string(data)})
 		policy := m.file(t, "policy.yaml", "version: 1\nresources: {output: 48Mi}\n")
@@ -228,7 +228,7 @@ func TestClosedStdioIsDevNull(t *testing.T) {
 // What is written to a pipe that nobody reads ends the writer, as without a sandbox.
 func TestAClosedStdoutEndsTheRun(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
-		within(t, slack, func() {
+		within(t, patience(slack), func() {
 			r := m.background(t, nil, m.dir(t), "yes")
 			r.expect(t, "y\ny\n")
 			r.stdout.Close()
@@ -244,7 +244,7 @@ func TestACallerWhoNeverReadsCannotHoldTheRun(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		bundle := m.dir(t)
 		for name, command := range map[string]string{"a skill that writes on": "yes", "a skill that ends": "head -c 100000 /dev/zero"} {
-			within(t, time.Second+graceTime+graceTime+slack, func() {
+			within(t, patience(time.Second+graceTime+graceTime+slack), func() {
 				r, w, err := os.Pipe()
 				if err != nil {
 					t.Fatal(err)
@@ -287,7 +287,7 @@ func TestTheOutputLimitEndsTheRun(t *testing.T) {
 			"for ever": "yes", "by itself": "head -c 1048577 /dev/zero", "both together": "head -c 600000 /dev/zero; head -c 600000 /dev/zero >&2",
 			"from a grandchild": "(setsid yes &) ; sleep 20",
 		} {
-			within(t, slack, func() {
+			within(t, patience(slack), func() {
 				r := call{mode: m, policy: policy, words: []string{"sh", "-c", script}}.run(t)
 				wantVerdict(t, r, helper.OutputLimit, helper.CodeOutputLimit)
 				if total := len(r.Stdout) + len(r.Stderr); total != 1<<20 || (!r.StdoutTruncated && !r.StderrTruncated) {
@@ -346,7 +346,7 @@ func (m mode) onTerminal(t *testing.T, words ...string) (c *exec.Cmd, master *os
 // until reads from a terminal until text comes.
 func until(t *testing.T, master *os.File, text string) string {
 	t.Helper()
-	got, ok := readTerminal(master, text, 10*time.Second)
+	got, ok := readTerminal(master, text, patience(10*time.Second))
 	if !ok {
 		t.Fatalf("waiting for %q, got %q", text, got)
 	}
@@ -357,25 +357,26 @@ func until(t *testing.T, master *os.File, text string) string {
 func readTerminal(master *os.File, text string, limit time.Duration) (got string, ok bool) {
 	fd := int(master.Fd())
 	deadline := time.Now().Add(limit)
-	one := make([]byte, 1)
-	for !strings.Contains(got, text) {
+	var all []byte
+	one := make([]byte, 1) // not a byte more than up to the text
+	for !bytes.HasSuffix(all, []byte(text)) {
 		left := time.Until(deadline).Milliseconds()
 		if left <= 0 {
-			return got, false
+			return string(all), false
 		}
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left))
 		if n <= 0 {
 			if err == unix.EINTR || err == nil {
 				continue
 			}
-			return got, false
+			return string(all), false
 		}
 		if n, err = unix.Read(fd, one); n != 1 {
-			return fmt.Sprint(got, err), false
+			return fmt.Sprint(string(all), err), false
 		}
-		got += string(one)
+		all = append(all, one...)
 	}
-	return got, true
+	return string(all), true
 }
 
 func TestATerminalOfItsOwn(t *testing.T) {
@@ -414,7 +415,7 @@ func TestKeysAndSizesReachASkillOnATerminal(t *testing.T) {
 		var got string
 		for range 50 { // a size and a key take different ways
 			typed("\r")
-			text, ok := readTerminal(master, "10 20", 100*time.Millisecond)
+			text, ok := readTerminal(master, "10 20", patience(100*time.Millisecond))
 			if got += text; ok {
 				break
 			}
@@ -425,7 +426,7 @@ func TestKeysAndSizesReachASkillOnATerminal(t *testing.T) {
 		got = ""
 		for range 50 { // a shell that has just forked may miss one
 			typed("\x03")
-			text, ok := readTerminal(master, "interrupted", 200*time.Millisecond)
+			text, ok := readTerminal(master, "interrupted", patience(200*time.Millisecond))
 			if got += text; ok {
 				break
 			}

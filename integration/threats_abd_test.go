@@ -149,7 +149,7 @@ func (c call) begin(t *testing.T) (end func() *helper.Result) {
 				t.FailNow()
 			}
 			return r
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience(20 * time.Second)):
 			t.Fatal("the box does not end")
 		}
 		return nil
@@ -159,11 +159,10 @@ func (c call) begin(t *testing.T) (end func() *helper.Result) {
 // appears waits for a file.
 func appears(t *testing.T, path string) {
 	t.Helper()
-	for range 1000 {
+	for began := time.Now(); time.Since(began) < patience(5*time.Second); time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Lstat(path); err == nil {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
 	t.Fatalf("%s does not appear", path)
 }

@@ -5,6 +5,7 @@ package integration
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -143,7 +144,7 @@ func TestThreat45IoUringFdPassed(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		ring, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 4, uintptr(unsafePointer(make([]byte, 120))), 0)
 		if errno != 0 {
-			t.Skipf("this host has no io_uring: %v", errno)
+			needs(t, "io_uring", errno)
 		}
 		file := os.NewFile(ring, "ring")
 		defer file.Close()
@@ -171,7 +172,7 @@ func foreignKilled(t *testing.T, names ...string) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		got := call{mode: m}.attempts(t, "foreign")
 		if got["none"] == "absent" {
-			t.Skip("this is not x86")
+			needs(t, "x86", errors.New("there is nothing foreign to call"))
 		}
 		outside := map[string]string{}
 		m.unboxed(t, "/", &outside, "foreign")
@@ -297,7 +298,7 @@ func (m mode) underTerminal(t *testing.T, tty bool) (got map[string]string, type
 	var out []byte
 	select {
 	case out = <-shown:
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience(5 * time.Second)):
 		t.Fatal("nothing was shown")
 	}
 	text := out[:bytes.IndexByte(append(out, '\n'), '\n')]
@@ -321,9 +322,7 @@ func (m mode) underTerminal(t *testing.T, tty bool) (got map[string]string, type
 func openPTY(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("no pty: %v", err)
-	}
+	needs(t, "a pty", err)
 	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}

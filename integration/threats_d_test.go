@@ -41,8 +41,14 @@ func TestThreat82CorePattern(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		got := call{mode: m}.attempts(t, append([]string{"write-same"}, theMachinesHandles...)...)
 		for p, a := range got {
-			_, err := os.Stat(p)
-			if a == "EROFS" || a == "EACCES" || a == "ENOENT" && (err != nil || strings.HasPrefix(p, "/sys/")) {
+			if a == "EROFS" || a == "EACCES" {
+				continue
+			}
+			// A box has no /sys, and a /proc of its own, without what systemd mounts there as soon as somebody looks.
+			if a == "ENOENT" && (strings.HasPrefix(p, "/sys/") || strings.HasPrefix(p, "/proc/sys/fs/binfmt_misc/")) {
+				continue
+			}
+			if _, err := os.Stat(p); a == "ENOENT" && err != nil {
 				continue
 			}
 			t.Errorf("%s: %s", p, a)
@@ -116,6 +122,10 @@ func TestThreat87CgroupPathLeak(t *testing.T) {
 			text, ok := strings.CutPrefix(text, "read: ")
 			for line := range strings.Lines(text) {
 				line = strings.TrimSpace(line)
+				// Where the cpuset controller stops above the box it is as many steps up as it is; that names nothing.
+				if strings.HasSuffix(path, "/cpuset") && strings.ReplaceAll(line, "/..", "") == "" {
+					continue
+				}
 				if line != "/" && !strings.HasSuffix(line, ":/") {
 					t.Errorf("%s names %q", path, line)
 				}
@@ -238,7 +248,11 @@ func TestThreat94DevptsPrivate(t *testing.T) {
 		if !slices.Equal(got["/dev/pts"], []string{"ptmx"}) {
 			t.Errorf("/dev/pts holds %v", got["/dev/pts"])
 		}
-		if want := strings.Fields("fd full null ptmx pts random shm stderr stdin stdout tty urandom zero"); !slices.Equal(got["/dev"], want) {
+		want := strings.Fields("fd full null ptmx pts random shm stderr stdin stdout tty urandom zero")
+		if _, err := os.Stat("/proc/kcore"); err == nil {
+			want = append([]string{"core"}, want...) // libcontainer links it to /proc/kcore, which is masked
+		}
+		if !slices.Equal(got["/dev"], want) {
 			t.Errorf("/dev holds %v", got["/dev"])
 		}
 		tries := call{mode: m}.attempts(t, numbers...)

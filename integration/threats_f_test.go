@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -31,7 +32,7 @@ func refusedBundle(t *testing.T, m mode, dir, path, words string) {
 	policy := fmt.Sprintf("version: 1\nfilesystem: {write: [{host: %s, path: /mark}]}\n", filepath.Dir(ran))
 	start := time.Now()
 	r := call{mode: m, bundle: dir, policy: policy, words: []string{"/bin/sh", "-c", "echo ran >/mark/ran"}}.run(t)
-	if d := time.Since(start); d > 20*time.Second {
+	if d := time.Since(start); d > patience(20*time.Second) {
 		t.Errorf("%s: refused after %v", path, d)
 	}
 	if r.Verdict != helper.Refused || r.ExitCode != 125 || r.Error == nil || !strings.Contains(r.Error.Message, words) || r.Error.File != path {
@@ -126,7 +127,7 @@ func TestThreat120BundleToctou(t *testing.T) {
 			}
 		}()
 		ran := 0
-		for range 8 {
+		for range load(8) {
 			r := call{mode: m, bundle: filepath.Join(base, "one"), words: []string{"/bin/cat", "name"}}.run(t)
 			switch {
 			case r.Verdict == helper.Exited && digests[r.Stdout] == r.Skill.Digest:
@@ -139,7 +140,7 @@ func TestThreat120BundleToctou(t *testing.T) {
 		}
 		close(stop)
 		<-stopped
-		t.Logf("%d of 8 ran", ran)
+		t.Logf("%d of %d ran", ran, load(8))
 	})
 }
 
@@ -148,7 +149,7 @@ func TestThreat120BundleToctou(t *testing.T) {
 func TestThreat121FuseHang(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		if os.Getuid() != 0 {
-			t.Skip("mounting FUSE without fusermount needs root")
+			needs(t, "root", errors.New("FUSE is mounted without fusermount"))
 		}
 		for _, listed := range []bool{false, true} {
 			dir, hangs := m.hangingMount(t, listed)
@@ -160,7 +161,7 @@ func TestThreat121FuseHang(t *testing.T) {
 			}
 			select {
 			case <-hangs:
-			case <-time.After(10 * time.Second):
+			case <-time.After(patience(10 * time.Second)):
 				t.Error("nobody asked the file system")
 			}
 			if err := c.Process.Signal(os.Interrupt); err != nil {
@@ -169,7 +170,7 @@ func TestThreat121FuseHang(t *testing.T) {
 			if m != asRoot || listed {
 				time.AfterFunc(200*time.Millisecond, func() { unix.Unmount(dir, unix.MNT_DETACH|unix.MNT_FORCE) })
 			}
-			stuck := time.AfterFunc(20*time.Second, func() {
+			stuck := time.AfterFunc(patience(20*time.Second), func() {
 				t.Errorf("listed %t: the client hangs", listed)
 				c.Process.Kill()
 			})
@@ -188,13 +189,11 @@ func TestThreat121FuseHang(t *testing.T) {
 func (m mode) hangingMount(t *testing.T, absent bool) (dir string, hangs <-chan bool) {
 	t.Helper()
 	dev, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Skipf("/dev/fuse: %v", err)
-	}
+	needs(t, "FUSE", err)
 	at := m.dir(t)
 	if err := unix.Mount("hang", at, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", dev)); err != nil {
 		unix.Close(dev)
-		t.Skipf("mount fuse: %v", err)
+		needs(t, "FUSE", err)
 	}
 	t.Cleanup(func() {
 		unix.Unmount(at, unix.MNT_DETACH|unix.MNT_FORCE) // force ends the connection, and with it every call that hangs
@@ -380,7 +379,7 @@ func TestThreat127OverlayLowerChange(t *testing.T) {
 			dir, shared := m.bundleOf(t, map[string]string{"a": "1", "b/c": "2"}), m.dir(t)
 			clean := call{mode: m, bundle: dir, words: []string{"/bin/true"}}.run(t).Skill.Digest
 			go func() {
-				for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(5 * time.Millisecond) {
+				for began := time.Now(); time.Since(began) < patience(5*time.Second); time.Sleep(5 * time.Millisecond) {
 					if _, err := os.Lstat(filepath.Join(shared, "began")); err == nil {
 						break
 					}

@@ -4,13 +4,11 @@ package integration
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +20,7 @@ import (
 )
 
 // Group H: memory, processes and processor time. Where a cgroup holds them the figures are the kernel's own and exact; where none does,
-// resource limits and a watchdog hold, later and looser. What skill and host share beside these is in threats_h_host_test.go.
+// resource limits and a watchdog hold, later and looser. The rest is in threats_h_files_test.go and threats_h_host_test.go.
 
 // limits says what holds the boxes of a mode.
 type limits struct {
@@ -288,7 +286,7 @@ func TestThreat144AnonMemory(t *testing.T) {
 			"four at once": {"256", "4", "0", "4"},
 		} {
 			within(t, patience(2*time.Second), func() {
-				r := call{mode: m, policy: l.policy("memory: 64Mi, pids: 256"), words: append([]string{"/skill/probe", "allocate"}, how...)}.run(t)
+				r := call{mode: m, policy: l.policy("memory: 64Mi, pids: 256", "timeout: 2m"), words: append([]string{"/skill/probe", "allocate"}, how...)}.run(t)
 				if r.Verdict != helper.OutOfMemory {
 					t.Errorf("%s:", name)
 				}
@@ -311,7 +309,7 @@ func TestThreat147SwapEscape(t *testing.T) {
 	swap(t)
 	inEachMode(t, func(t *testing.T, m mode) {
 		l := limited(t, m)
-		r := call{mode: m, policy: l.policy("memory: 64Mi"), words: []string{"/skill/probe", "allocate", "256", "1", "10", "0"}}.run(t)
+		r := call{mode: m, policy: l.policy("memory: 64Mi", "timeout: 5m"), words: []string{"/skill/probe", "allocate", "256", "1", "10", "0"}}.run(t)
 		wantVerdict(t, r, helper.OutOfMemory, helper.CodeOutOfMemory)
 		steps := strings.Fields(r.Stdout)
 		if len(steps) == 0 {
@@ -359,7 +357,7 @@ func TestThreat153CPUSpin(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		l := limited(t, m)
 		m.program(t, "probe", "spin", "8", "60000")
-		limit := patience(2 * time.Second)
+		limit := max(2*time.Second, patience(500*time.Millisecond))
 		within(t, limit+graceTime+patience(slack), func() {
 			r := call{mode: m, policy: l.policy("cpu: 1"), flags: []string{"--timeout", limit.String()}, words: []string{"/skill/probe", "spin", "32", "600000"}}.run(t)
 			wantVerdict(t, r, helper.TimedOut, helper.CodeTimedOut)
@@ -395,94 +393,4 @@ func TestHalfAProcessorIsHalfAProcessor(t *testing.T) {
 			t.Errorf("throttled_ms: %v", r.Usage.Throttled)
 		}
 	})
-}
-
-func TestThreat165NestedCgroups(t *testing.T) {
-	inEachMode(t, func(t *testing.T, m mode) {
-		l := limited(t, m)
-		got := call{mode: m, policy: l.policy("memory: 64Mi")}.attempts(t, "cgroups")
-		if n := got["cgroup file systems"]; n != "0" {
-			t.Errorf("%s cgroup file systems", n)
-		}
-		for _, line := range strings.Split(got["own group"], "\n") {
-			if parts := strings.SplitN(line, ":", 3); len(parts) != 3 || parts[2] != "/" {
-				t.Errorf("it sees its group as %q", line)
-			}
-		}
-		delete(got, "cgroup file systems")
-		delete(got, "own group")
-		all(t, got, "ENOENT", "EROFS", "EACCES", "EPERM", "ENOSYS")
-
-		// From outside: whoever comes of the skill is in the group of the box, and nobody else of ours is.
-		seconds := strconv.Itoa(100000 + os.Getpid() + len(m))
-		b := m.background(t, []string{"--policy", m.file(t, "policy.yaml", l.policy("memory: 64Mi"))}, m.bundleOf(t, map[string]string{
-			"main.sh": "#!/bin/sh\n(setsid sleep " + seconds + " &)\necho ready\nread line\n",
-		}), "./main.sh")
-		defer b.end(t)
-		b.expect(t, "ready\n")
-		daemon, helper := groupsOf(t, pidOf(t, "sleep", seconds)), groupsOf(t, skillboxdOf(b.cmd.Process.Pid))
-		if init := groupsOf(t, parentOf(t, pidOf(t, "sleep", seconds))); init != daemon {
-			t.Errorf("init is in %q, a daemon in %q", init, daemon)
-		}
-		if l.cgroup && helper == daemon {
-			t.Errorf("skillboxd is in the box's group, %q", helper)
-		}
-	})
-}
-
-func groupsOf(t *testing.T, pid int) string {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// skillboxd passes on what the skill writes while the kernel runs out of the box's memory. It, the client and another box live on.
-func TestThreat166OomVictimChoice(t *testing.T) {
-	inEachMode(t, func(t *testing.T, m mode) {
-		l := limited(t, m)
-		seconds := strconv.Itoa(200000 + os.Getpid() + len(m))
-		other := m.background(t, nil, m.bundleOf(t, map[string]string{"main.sh": "#!/bin/sh\nsleep " + seconds + " &\necho ready\nread line\necho \"$line\"\n"}), "./main.sh")
-		t.Cleanup(func() { _ = other.cmd.Process.Kill() }) // it has ended, or the test has
-		other.expect(t, "ready\n")
-		skillboxd := skillboxdOf(other.cmd.Process.Pid)
-		for range 2 {
-			r := call{
-				mode: m, policy: l.policy("memory: 64Mi, output: 64Mi"), bundle: m.withScript(t, "./probe flood 8 &\n./probe allocate 16 16 0 0\nexec ./probe allocate 1024 4 0 0\n"),
-				words: []string{"./main.sh"},
-			}.run(t)
-			wantVerdict(t, r, helper.OutOfMemory, helper.CodeOutOfMemory)
-			if r.Usage.StdoutBytes < 1<<20 {
-				t.Errorf("skillboxd had %d bytes to pass on", r.Usage.StdoutBytes)
-			}
-		}
-		if ours, theirs := oomScoreOf(t, skillboxd), oomScoreOf(t, pidOf(t, "sleep", seconds)); theirs < ours {
-			t.Errorf("oom_score_adj: skillboxd has %d, the skill %d", ours, theirs)
-		}
-		if _, err := other.stdin.Write([]byte("alive\n")); err != nil {
-			t.Error(err)
-		}
-		if out, code := other.wait(t); out != "alive\n" || code != 0 {
-			t.Errorf("the other box: %q, %d, %s", out, code, other.stderr.String())
-		}
-	})
-}
-
-// withScript is a bundle of the probe and a shell script.
-func (m mode) withScript(t *testing.T, script string) string {
-	t.Helper()
-	bundle := m.probeBundle(t)
-	m.write(t, filepath.Join(bundle, "main.sh"), "#!/bin/sh\n"+script, 0o755)
-	return bundle
-}
-
-func oomScoreOf(t *testing.T, pid int) int {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return number(t, strings.TrimSpace(string(text)))
 }

@@ -57,8 +57,8 @@ while :; do sleep 1; done
 	inEachMode(t, func(t *testing.T, m mode) {
 		bundle := m.probeBundle(t)
 		m.write(t, filepath.Join(bundle, "main.sh"), script, 0o755)
-		within(t, time.Second+graceTime+slack, func() {
-			r := call{mode: m, bundle: bundle, flags: []string{"--timeout", "1s"}, words: []string{"./main.sh"}}.run(t)
+		within(t, patience(time.Second+graceTime+slack), func() {
+			r := call{mode: m, bundle: bundle, flags: []string{"--timeout", patience(time.Second).String()}, words: []string{"./main.sh"}}.run(t)
 			wantVerdict(t, r, helper.TimedOut, helper.CodeTimedOut)
 			if !strings.Contains(r.Stdout, "shell\n") || !strings.Contains(r.Stdout, "ready\n") {
 				t.Errorf("the skill never ignored anything: %q", r.Stdout)
@@ -69,8 +69,8 @@ while :; do sleep 1; done
 
 func TestASkillThatObeysSigtermEndsWithinItsGrace(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
-		within(t, 500*time.Millisecond+graceTime, func() {
-			r := call{mode: m, flags: []string{"--timeout", "500ms"}}.script(t, "trap 'echo bye; exit 0' TERM\nsleep 60 &\nwait\n")
+		within(t, patience(500*time.Millisecond+graceTime), func() {
+			r := call{mode: m, flags: []string{"--timeout", patience(500 * time.Millisecond).String()}}.script(t, "trap 'echo bye; exit 0' TERM\nsleep 60 &\nwait\n")
 			wantVerdict(t, r, helper.TimedOut, helper.CodeTimedOut)
 			if r.Stdout != "bye\n" {
 				t.Errorf("stdout %q", r.Stdout)
@@ -81,7 +81,7 @@ func TestASkillThatObeysSigtermEndsWithinItsGrace(t *testing.T) {
 
 func TestThreat169DoubleForkDaemon(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
-		within(t, slack, func() {
+		within(t, patience(slack), func() {
 			// A session of its own, forked twice, and no descriptor of the run's.
 			r := call{mode: m}.script(t, "(setsid sh -c 'sleep 600 </dev/null >/dev/null 2>&1 & sleep 600 & ' </dev/null >/dev/null 2>&1 &)\necho done; exit 4\n")
 			wantVerdict(t, r, helper.Exited, 4)
@@ -91,7 +91,7 @@ func TestThreat169DoubleForkDaemon(t *testing.T) {
 
 func TestThreat170StdoutHeldByGrandchild(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
-		within(t, slack, func() {
+		within(t, patience(slack), func() {
 			r := call{mode: m}.script(t, "(setsid sleep 600 &)\necho done; exit 0\n")
 			wantVerdict(t, r, helper.Exited, 0)
 			if r.Stdout != "done\n" {
@@ -103,10 +103,11 @@ func TestThreat170StdoutHeldByGrandchild(t *testing.T) {
 
 // The default of 64 processes is far below what is orphaned here: without a reaper fork would fail.
 func TestThreat171Zombies(t *testing.T) {
-	const orphans = `
+	made := strconv.Itoa(max(load(1000), 100))
+	orphans := `
 import os, time
 made = 0
-while made < 1000:
+while made < ` + made + `:
     try:
         pid = os.fork()
     except BlockingIOError:
@@ -124,7 +125,7 @@ print(made)
 	inEachMode(t, func(t *testing.T, m mode) {
 		r := call{mode: m, bundle: m.bundleOf(t, map[string]string{"main.py": orphans}), words: []string{"python3", "main.py"}}.run(t)
 		wantVerdict(t, r, helper.Exited, 0)
-		if strings.TrimSpace(r.Stdout) != "1000" {
+		if strings.TrimSpace(r.Stdout) != made {
 			t.Errorf("stdout %q", r.Stdout)
 		}
 	})
@@ -132,9 +133,9 @@ print(made)
 
 func TestThreat172PtraceStoppedTree(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
-		within(t, time.Second+graceTime+slack, func() {
+		within(t, patience(time.Second+graceTime+slack), func() {
 			// Only the debug profile lets a skill call ptrace.
-			r := call{mode: m, policy: "version: 1\nsyscalls: {profile: debug}\n", flags: []string{"--timeout", "1s"}, words: []string{"/skill/probe", "traced-and-still"}}.run(t)
+			r := call{mode: m, policy: "version: 1\nsyscalls: {profile: debug}\n", flags: []string{"--timeout", patience(time.Second).String()}, words: []string{"/skill/probe", "traced-and-still"}}.run(t)
 			wantVerdict(t, r, helper.TimedOut, helper.CodeTimedOut)
 			if r.Stdout != "traced\n" {
 				t.Errorf("stdout %q, stderr %q", r.Stdout, r.Stderr)
@@ -157,11 +158,11 @@ while True:  # in every process that comes of it
 `
 	inEachMode(t, func(t *testing.T, m mode) {
 		bundle := m.bundleOf(t, map[string]string{"main.py": forking})
-		within(t, time.Second+graceTime+slack, func() {
+		within(t, patience(time.Second+graceTime+slack), func() {
 			// The watchdog counts what forked processes share once for each: without more memory it would end this first.
 			r := call{
 				mode: m, bundle: bundle, policy: "version: 1\nenforcement: best-effort\nresources: {memory: 2Gi}\n",
-				flags: []string{"--timeout", "1s"}, words: []string{"python3", "main.py"},
+				flags: []string{"--timeout", patience(time.Second).String()}, words: []string{"python3", "main.py"},
 			}.run(t)
 			wantVerdict(t, r, helper.TimedOut, helper.CodeTimedOut)
 			if r.Stdout != "forking\n" {
@@ -205,7 +206,7 @@ func TestThreat178ExitCodeSpoof(t *testing.T) {
 func TestThreat178InitObeysNoSignal(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		bundle := m.probeBundle(t)
-		for range 10 {
+		for range load(10) {
 			got := call{mode: m, bundle: bundle}.attempts(t, "signal-init-every-way")
 			if got["kill 9"] != "ok" || got["sigqueue 11 -1"] != "ok" {
 				t.Errorf("the attempt was not made: kill 9 %s, sigqueue SIGSEGV %s", got["kill 9"], got["sigqueue 11 -1"])

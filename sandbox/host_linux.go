@@ -32,7 +32,7 @@ func Enter() (*Host, error) {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
 	if err := errors.Join(h.identify(), h.readLimits(), h.findInit(), h.openGroups(), h.mountPrivate()); err != nil {
-		return nil, err
+		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
 }

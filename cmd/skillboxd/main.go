@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,11 +38,13 @@ func main() {
 		os.Exit(125)
 	}
 	conn := wire.FromFD(3)
-	var host atomic.Pointer[sandbox.Host]
-	go followClient(conn.FD(), &host)
+	host := make(chan *sandbox.Host, 1)
+	var entering atomic.Bool
+	go followClient(conn.FD(), &entering, host)
 	enter := func() (*sandbox.Host, error) {
+		entering.Store(true)
 		h, err := enter()
-		host.Store(h)
+		host <- h
 		return h, err
 	}
 	if err := server.Serve(conn, server.Options{Enter: enter, OneShot: true}); err != nil {
@@ -50,15 +53,24 @@ func main() {
 	}
 }
 
+// enterTime is how long a dead client's skillboxd may take to get to where it can take away what it has made.
+const enterTime = 10 * time.Second
+
 // followClient ends this process, and with it as pid 1 everything below, when the client is gone: whatever else is being waited
 // for, such as a policy from a FIFO that nobody writes or a file system that does not answer. Control groups would stay.
-func followClient(socket int, host *atomic.Pointer[sandbox.Host]) {
+func followClient(socket int, entering *atomic.Bool, host <-chan *sandbox.Host) {
 	for {
 		// POLLHUP and POLLERR are always reported (poll(2)).
 		_, err := unix.Poll([]unix.PollFd{{Fd: int32(socket), Events: unix.POLLRDHUP}}, -1)
 		if err != unix.EINTR {
-			if h := host.Load(); h != nil {
-				_ = h.Close() // nobody is left to be told; the next skillboxd sweeps
+			if entering.Load() {
+				select {
+				case h := <-host:
+					if h != nil {
+						_ = h.Close() // nobody is left to be told; the next skillboxd sweeps
+					}
+				case <-time.After(enterTime):
+				}
 			}
 			os.Exit(125)
 		}

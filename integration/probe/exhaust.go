@@ -376,8 +376,6 @@ func syncStorm(args []string) (any, error) {
 	return got, nil
 }
 
-var sink byte
-
 // crash makes args[0] children one after the other that die of a real fault, without any handler, and counts what they died of.
 func crash(args []string) (any, error) {
 	var most int
@@ -402,7 +400,7 @@ func crash(args []string) (any, error) {
 		}
 		if pid == 0 {
 			unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(unix.SIGSEGV), uintptr(unsafe.Pointer(&byDefault[0])), 0, 8, 0, 0)
-			sink = nothing[0]
+			runtime.KeepAlive(nothing[0])
 			for {
 				unix.RawSyscall(unix.SYS_EXIT_GROUP, 1, 0, 0)
 			}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,8 +82,9 @@ func seizures() map[string]seizure {
 			if err != nil {
 				return err
 			}
-			for range 300 { // what has no room is dropped
-				if err := unix.Sendto(fd, make([]byte, 1400), unix.MSG_DONTWAIT, self); err != nil && err != unix.EAGAIN {
+			block := make([]byte, 16<<10)
+			for range 32 { // what has no room is dropped
+				if err := unix.Sendto(fd, block, unix.MSG_DONTWAIT, self); err != nil && err != unix.EAGAIN {
 					return err
 				}
 			}
@@ -146,8 +148,8 @@ func seizures() map[string]seizure {
 			return err
 		}},
 		// Every second byte, so that none can be merged; many files, as the kernel searches a file's list.
-		"file lock": {1 << 17, func(i int) error {
-			if i%2000 == 0 {
+		"file lock": {48_000, func(i int) error {
+			if i%200 == 0 {
 				var err error
 				if lockable, err = unix.Open("/tmp/locked"+strconv.Itoa(os.Getpid()), unix.O_CREAT|unix.O_RDWR|unix.O_CLOEXEC, 0o600); err != nil {
 					return err
@@ -156,9 +158,9 @@ func seizures() map[string]seizure {
 					return err
 				}
 			}
-			return unix.FcntlFlock(uintptr(lockable), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(i % 2000 * 2), Len: 1})
+			return unix.FcntlFlock(uintptr(lockable), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: int64(i % 200 * 2), Len: 1})
 		}},
-		"name that is not there": {1 << 16, func(i int) error {
+		"name that is not there": {1 << 14, func(i int) error {
 			_, err := os.Lstat(fmt.Sprintf("/usr/lib/%s%d", strings.Repeat("n", 200), i))
 			if errors.Is(err, os.ErrNotExist) {
 				return nil
@@ -197,7 +199,7 @@ func seizures() map[string]seizure {
 				return orNil(errno)
 			})
 		}},
-		"sysv queue": {4 << 10, func(int) error {
+		"sysv queue": {1 << 10, func(int) error {
 			id, _, errno := unix.Syscall(unix.SYS_MSGGET, unix.IPC_PRIVATE, 0o600, 0)
 			if errno != 0 {
 				return errno
@@ -214,13 +216,13 @@ func seizures() map[string]seizure {
 			return orNil(errno)
 		}},
 		// The table for two mebibytes of zeros, of which the page itself costs nothing.
-		"page table": {16 << 10, func(int) error {
+		"page table": {4 << 10, func(int) error {
 			block, err := unix.Mmap(-1, 0, 4<<20, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 			if err != nil {
 				return err
 			}
 			_ = unix.Madvise(block, unix.MADV_NOHUGEPAGE) // a kernel without huge pages does not know it
-			sink += block[len(block)/2]
+			runtime.KeepAlive(block[len(block)/2])
 			return nil
 		}},
 		"locked memory": {1 << 10, func(int) error {
@@ -287,9 +289,9 @@ func orNil(errno syscall.Errno) error {
 	return nil
 }
 
-// seize starts a process for each kind, args[1:] or all of them, lets them take what they get, and holds.
+// seize starts a process for each kind, args[2:] or all of them, lets them take what they get in args[1] milliseconds, and holds.
 func seize(args []string) (any, error) {
-	kinds := args[1:]
+	kinds := args[2:]
 	if len(kinds) == 0 {
 		for kind := range seizures() {
 			kinds = append(kinds, kind)
@@ -300,7 +302,7 @@ func seize(args []string) (any, error) {
 	answers := map[string]io.Reader{}
 	for _, kind := range kinds { // all of them at once
 		name, _, _ := strings.Cut(kind, "#") // "pipe#2": once more
-		c := exec.Command("/proc/self/exe", "seize-one", name)
+		c := exec.Command("/proc/self/exe", "seize-one", name, args[1])
 		c.Env = append(os.Environ(), "GOMAXPROCS=1")
 		_, err := c.StdinPipe() // open for as long as we live
 		if err != nil {
@@ -329,10 +331,13 @@ func seizeOne(args []string) (any, error) {
 	if !known {
 		return nil, fmt.Errorf("no such kind: %s", args[0])
 	}
+	var ms int
+	if err := numbers(args[1:], &ms); err != nil {
+		return nil, err
+	}
 	var err error
 	made := 0
-	// A slow kind takes as many as it gets in this time.
-	for end := time.Now().Add(3 * time.Second); made < s.most && time.Now().Before(end); made++ {
+	for end := time.Now().Add(time.Duration(ms) * time.Millisecond); made < s.most && time.Now().Before(end); made++ {
 		if err = s.take(made); err != nil {
 			break
 		}
