@@ -383,5 +383,6 @@ func TestTheClientSpeaksOfASkillboxdThatDied(t *testing.T) {
 				t.Errorf("exit code %d, stderr %q", code, r.stderr.String())
 			}
 		})
+		m.sweep(t) // its group is the next one's to remove
 	})
 }
