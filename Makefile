@@ -33,8 +33,8 @@ demo:
 
 # Everything that is checked, in the order in which failures are cheapest. CI calls this and nothing else.
 test:
-	@integration/need $(NEED_BUILD) $(NEED_DEMO) $(NEED_TEST)
-	@$(MAKE) --no-print-directory build lint unit race fuzz integration
+	@integration/need $(NEED_BUILD) $(NEED_DEMO) $(NEED_TEST) $(NEED_VM)
+	@$(MAKE) --no-print-directory build lint unit race fuzz integration vm
 
 lint:
 	go vet ./...

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -272,7 +273,10 @@ func counter(t *testing.T, g *Group, file, name string) (value int64) {
 
 func TestNoGroupIsLeftAfterAThousand(t *testing.T) {
 	p := place(t)
-	const rounds = 1000
+	rounds := 1000
+	if n, err := strconv.Atoi(os.Getenv("SKILLBOX_LOAD_DIVISOR")); err == nil && n > 0 {
+		rounds /= n // an emulated machine, as in package integration
+	}
 	for i := range rounds {
 		g := create(t, p, fmt.Sprintf("one%d", i))
 		if i%10 == 0 {
