@@ -24,7 +24,6 @@ type Group struct {
 	dir      *os.File // locked
 	peak     *os.File // memory.peak, reset
 	resident int64    // tasks that were there when it was confined
-	limits   Limits
 	before   Usage
 }
 
@@ -109,7 +108,6 @@ func (g *Group) Holds(pid int) (bool, error) {
 
 // Confine puts the limits in force for what is in the group and will be. What was counted so far does not count as the box's.
 func (g *Group) Confine(l Limits) error {
-	g.limits = l
 	if l.Pids > 0 {
 		tasks, ok, err := g.number("pids.current")
 		if err != nil || !ok {

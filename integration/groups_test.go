@@ -271,10 +271,7 @@ func TestABoxStartsBesideTwentyThatTakeAllTheyMay(t *testing.T) {
 		shared := m.dir(t)
 		bundle := m.probeBundle(t)
 		m.write(t, filepath.Join(bundle, "main.sh"), "#!/bin/sh\n: > /shared/$1\nexec ./probe spin 2 600000\n", 0o755)
-		boxes := 20
-		if m != asRoot {
-			boxes = max(load(20), 4) // together they may take more than one processor
-		}
+		boxes := max(load(20), 4) // together they may take more than one processor
 		busy := make([]*background, boxes)
 		policy := m.file(t, "policy.yaml", l.policy("cpu: 0.5", "timeout: 10m", "filesystem: {write: [{host: "+shared+", path: /shared}]}"))
 		for i := range busy {
@@ -292,16 +289,14 @@ func TestABoxStartsBesideTwentyThatTakeAllTheyMay(t *testing.T) {
 	})
 }
 
-// fastestStart is how long a call takes at best.
+// fastestStart is how long it takes at best until a skill is started. What it then does has the box's share of the processor.
 func (m mode) fastestStart(t *testing.T) time.Duration {
 	t.Helper()
 	best := time.Hour
 	for range 3 {
-		began := time.Now()
-		if out, err := m.command("exec", m.sharedBundle(t), "--", "true").CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		best = min(best, time.Since(began))
+		r := call{mode: m, words: []string{"true"}}.run(t)
+		wantVerdict(t, r, helper.Exited, 0)
+		best = min(best, time.Duration((r.DurationMS-r.Phases["run_ms"])*float64(time.Millisecond)))
 	}
 	return best
 }

@@ -280,7 +280,7 @@ func TestCancelBeforeTheSkillStarts(t *testing.T) {
 			for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGKILL} {
 				before := traces(t)
 				r := m.background(t, flags, m.dir(t), "echo", "started")
-				time.Sleep(300 * time.Millisecond)
+				time.Sleep(min(patience(300*time.Millisecond), 1500*time.Millisecond)) // before, SIGINT just ends the client
 				within(t, patience(slack), func() {
 					if err := r.cmd.Process.Signal(s); err != nil {
 						t.Fatal(err)

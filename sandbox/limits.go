@@ -44,7 +44,7 @@ func (plan *Plan) limit(h *Host, p *policy.Policy, s Sources) error {
 			continue
 		}
 		message, hint := h.whyNot(l.controller)
-		if p.Named(l.field) && p.Enforcement != "best-effort" {
+		if (p.Named(l.field) || l.instead == "") && p.Enforcement != "best-effort" {
 			return &Refusal{
 				Field: l.field, Position: p.Position(l.field), Message: "this limit needs a cgroup: " + message,
 				Hint: hint + "; or say enforcement: best-effort, which takes what stands in for it",
