@@ -34,7 +34,8 @@ demo:
 # Everything that is checked, in the order in which failures are cheapest. CI calls this and nothing else.
 test:
 	@integration/need $(NEED_BUILD) $(NEED_DEMO) $(NEED_TEST) $(NEED_VM)
-	@$(MAKE) --no-print-directory build lint unit race fuzz integration vm
+	@$(MAKE) --no-print-directory build lint unit race fuzz integration
+	@VM_SPLIT=1 $(MAKE) --no-print-directory vm
 
 lint:
 	go vet ./...
