@@ -25,8 +25,13 @@ func (g *Group) Usage() (*Usage, error) {
 	u.UserUS -= b.UserUS
 	u.SystemUS -= b.SystemUS
 	for _, grown := range []struct{ now, then *int64 }{
-		{u.ThrottledUS, b.ThrottledUS}, {u.OOMs, b.OOMs}, {u.OOMKills, b.OOMKills}, {u.PidsRefused, b.PidsRefused},
-		{u.PressureCPU, b.PressureCPU}, {u.PressureMemory, b.PressureMemory}, {u.PressureIO, b.PressureIO},
+		{u.ThrottledUS, b.ThrottledUS},
+		{u.OOMs, b.OOMs},
+		{u.OOMKills, b.OOMKills},
+		{u.PidsRefused, b.PidsRefused},
+		{u.PressureCPU, b.PressureCPU},
+		{u.PressureMemory, b.PressureMemory},
+		{u.PressureIO, b.PressureIO},
 	} {
 		if grown.now != nil && grown.then != nil {
 			*grown.now -= *grown.then

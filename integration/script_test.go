@@ -17,6 +17,7 @@ import (
 // The scripts in testdata are the command line's specification. Each runs in every mode, in a directory that the mode's user owns.
 func TestScripts(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
+		held := limited(t, m)
 		bin := m.dir(t)
 		wrapper := "#!/bin/sh\nexec " + filepath.Join(binDir, "skillbox") + ` "$@"` + "\n"
 		if cred := m.credential(); cred != nil {
@@ -40,6 +41,12 @@ func TestScripts(t *testing.T) {
 				})
 			},
 			Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"exits": exits},
+			Condition: func(word string) (bool, error) {
+				if word != "cgroup" {
+					return false, errors.New("the one condition is cgroup: whether one holds a box's limits here")
+				}
+				return held.cgroup, nil
+			},
 		})
 	})
 }

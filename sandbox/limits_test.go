@@ -57,7 +57,8 @@ func TestWhatHoldsALimitIsSaid(t *testing.T) {
 		{"a default without its controller", "resources: {memory: 64Mi}\n", partial, map[string]string{"memory": "cgroup", "cpu": "watchdog"}, []string{"cpu " + helper.LimitsWarning}},
 		{
 			"best-effort", "enforcement: best-effort\nresources: {memory: 64Mi, io_weight: 10}\n", noGroups,
-			map[string]string{"memory": "watchdog", "io_weight": "nothing"}, []string{"resources.memory is held by watchdog", "resources.io_weight is held by nothing", "cpu, pids "},
+			map[string]string{"memory": "watchdog", "io_weight": "nothing"},
+			[]string{"resources.memory is held by watchdog", "resources.io_weight is held by nothing", "cpu, pids "},
 		},
 	} {
 		plan, err := decided(t, c.host, Sources{}, c.text)
