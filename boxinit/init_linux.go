@@ -57,7 +57,7 @@ func dropSignals() {
 // spareThreads makes the Go runtime start the threads that it could ever want, which it then keeps: where the skill has taken all that
 // resources.pids allows, it could start none, and would end init.
 func spareThreads() {
-	const spare = 6
+	const spare = 3
 	ready, done := make(chan struct{}, spare), make(chan struct{}, spare)
 	for range spare {
 		go func() {

@@ -25,7 +25,8 @@ type Place struct {
 	mu     sync.Mutex
 	groups map[*Group]bool // made here and not closed
 	dir    *os.File        // locked, shared
-	parent *os.File        // to remove dir by name; nil where it is not ours to remove
+	parent *os.File        // to remove dir by name
+	own    *os.File        // cgroup.procs of the group that we are in; nil where we may not write it
 }
 
 // Open finds the place for the groups of this process's boxes, makes it if need be, and sweeps what dead processes left in it.
@@ -58,7 +59,7 @@ func Open(uid int) (*Place, error) {
 	if above == "" {
 		return openScope(uid)
 	}
-	return openSlice(above)
+	return openSlice(above, group)
 }
 
 // home is the group that skillbox.slice goes to; "" says that only systemd can give one.
@@ -96,13 +97,15 @@ func manageable(dir string) bool {
 	return true
 }
 
-// openSlice makes skillbox.slice in a group, or joins those who use it.
-func openSlice(above string) (*Place, error) {
+// openSlice makes skillbox.slice in a group, or joins those who use it. own is the group that we are in.
+func openSlice(above, own string) (*Place, error) {
 	parent, err := os.Open(Root + above)
 	if err != nil {
 		return nil, fmt.Errorf("cgroup: %w", err)
 	}
 	p := &Place{Dir: filepath.Join(Root, above, slice), Group: filepath.Join(above, slice), parent: parent}
+	// Only Prime needs it, and does without.
+	p.own, _ = os.OpenFile(filepath.Join(Root, own, "cgroup.procs"), os.O_WRONLY, 0)
 	if err := p.enter(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -196,6 +199,15 @@ func pass(dir string, wanted []string) error {
 	return nil
 }
 
+// Prime makes the kernel ready to move a process, and blocks until it is. Whoever moves one waits until every processor has passed
+// through the scheduler (cgroup_threadgroup_rwsem: an RCU grace period, often more than 10 ms); whoever does so shortly after does not
+// wait again. Moving ourselves to where we are takes the same way and changes nothing, and it can be waited for beside other work.
+func (p *Place) Prime() {
+	if p.own != nil {
+		_, _ = p.own.WriteString("0") // if it fails, the first move waits
+	}
+}
+
 // Cover shows this process's mount namespace nothing of the cgroup file system but the place, as its root: libcontainer, which
 // knows no other directory than Root, then finds the same on every machine and can reach nothing else.
 func (p *Place) Cover() error {
@@ -231,6 +243,9 @@ func (p *Place) Close() error {
 	if p.parent != nil {
 		errs = append(errs, p.parent.Close())
 	}
-	p.dir, p.parent = nil, nil
+	if p.own != nil {
+		errs = append(errs, p.own.Close())
+	}
+	p.dir, p.parent, p.own = nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -41,7 +41,7 @@ func openScope(uid int) (*Place, error) {
 	if above == "" {
 		return nil, unavailable("add Delegate=yes to user@.service", "the systemd of user %d may not manage its own control groups", uid)
 	}
-	return openSlice(above)
+	return openSlice(above, group)
 }
 
 // startScope returns when this process is in its scope.

@@ -117,11 +117,9 @@ func (b *Box) createParts(h *Host, plan *Plan) (*seccomp.Program, error) {
 	var err, errGroup error
 	b.tree, err = rootfs.Create(b.dir, &plan.Tree)
 	b.Phases["tree_ms"] = Since(start)
-	if h.groups != nil {
-		start = time.Now()
-		b.group, errGroup = h.groups.Create(b.ID)
-		b.Phases["group_ms"] = Since(start)
-	}
+	start = time.Now()
+	b.group, errGroup = h.group(b.ID)
+	b.Phases["group_ms"] = Since(start)
 	return program, errors.Join(err, errGroup, <-network, <-filter)
 }
 

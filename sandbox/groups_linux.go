@@ -35,8 +35,9 @@ func hideGroups() error {
 		// The kernel lets us mount it in a cgroup namespace that is ours. That is this thread's alone, which ends with the goroutine:
 		// from the machine's namespace more can be seen of groups that are to be found.
 		runtime.LockOSThread()
-		err := unix.Unshare(unix.CLONE_NEWCGROUP)
-		if err == nil {
+		var there unix.Statfs_t
+		err := errors.Join(unix.Unshare(unix.CLONE_NEWCGROUP), unix.Statfs(cgroup.Root, &there))
+		if err == nil && there.Type == unix.CGROUP2_SUPER_MAGIC {
 			// The kernel refuses a file system on top of itself.
 			err = unix.Mount("skillbox", cgroup.Root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0555")
 		}
@@ -49,6 +50,41 @@ func hideGroups() error {
 		return fmt.Errorf("sandbox: mount cgroup2: %w", err)
 	}
 	return nil
+}
+
+// Reserve names a box that is about to be prepared, and makes its group meanwhile.
+func (h *Host) Reserve() (id string, err error) {
+	id = NewID()
+	if h.groups == nil {
+		return id, nil
+	}
+	group, err := h.groups.Create(id)
+	if err != nil {
+		return id, err
+	}
+	go h.groups.Prime()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.reserved == nil {
+		h.reserved = map[string]*cgroup.Group{}
+	}
+	h.reserved[id] = group
+	return id, nil
+}
+
+// group takes a reserved box's group, or makes one; nil is for a host without groups.
+func (h *Host) group(id string) (*cgroup.Group, error) {
+	if h.groups == nil {
+		return nil, nil
+	}
+	h.mu.Lock()
+	group := h.reserved[id]
+	delete(h.reserved, id)
+	h.mu.Unlock()
+	if group != nil {
+		return group, nil
+	}
+	return h.groups.Create(id)
 }
 
 // Close removes what this skillboxd holds on the machine, boxes' groups included: the processes in them are killed.

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"os"
+	"sync"
 
 	"skillbox/cgroup"
 )
@@ -26,7 +27,10 @@ type Host struct {
 
 	caller int           // on the machine
 	groups *cgroup.Place // nil with NoGroups
-	lock   *os.File      // holds the block of ids as long as this process lives
+
+	mu       sync.Mutex
+	reserved map[string]*cgroup.Group // of boxes that are not prepared yet
+	lock     *os.File                 // holds the block of ids as long as this process lives
 }
 
 // IDs say who the skill is, in skillboxd's user namespace and in the box.

@@ -90,7 +90,10 @@ func sendResult(conn *wire.Conn, result *helper.Result) error {
 
 // exec runs one call. Whatever goes wrong becomes the envelope. The box, if there is one, has ended and is to be closed.
 func exec(conn *wire.Conn, h *sandbox.Host, r *helper.Request, f *files) (*helper.Result, *sandbox.Box) {
-	id := sandbox.NewID()
+	id, err := h.Reserve()
+	if err != nil {
+		return identified(failure(err), id, nil, nil), nil
+	}
 	link := listen(conn)
 	digesting := digest(r, f)
 	d, err := decideUnless(link.over, h, r, f)
