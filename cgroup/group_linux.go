@@ -24,7 +24,10 @@ type Group struct {
 	dir      *os.File // locked
 	peak     *os.File // memory.peak, reset
 	resident int64    // tasks that were there when it was confined
-	before   Usage
+	// before is what setting up used; it is there when counted is closed.
+	before    *Usage
+	beforeErr error
+	counted   chan struct{}
 }
 
 // Create makes an empty group without limits. The id must be unique in the place.
@@ -129,11 +132,12 @@ func (g *Group) Confine(l Limits) error {
 			peak.Close()
 		}
 	}
-	before, err := g.count()
-	if err != nil {
-		return err
-	}
-	g.before = *before
+	// Ten files are read beside what is still to be prepared.
+	g.counted = make(chan struct{})
+	go func() {
+		defer close(g.counted)
+		g.before, g.beforeErr = g.count()
+	}()
 	return nil
 }
 
@@ -221,6 +225,9 @@ func (g *Group) Kill() error {
 func (g *Group) Close() error {
 	if g.dir == nil {
 		return nil
+	}
+	if g.counted != nil {
+		<-g.counted // it reads what is about to go
 	}
 	err := remove(g.Dir)
 	g.place.mu.Lock()

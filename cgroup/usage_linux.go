@@ -15,13 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage reads the kernel's counters.
+// Usage reads the kernel's counters. It is for a group that has been confined.
 func (g *Group) Usage() (*Usage, error) {
-	u, err := g.count()
+	<-g.counted
+	b, u := g.before, (*Usage)(nil)
+	err := g.beforeErr
+	if err == nil {
+		u, err = g.count()
+	}
 	if err != nil {
 		return nil, err
 	}
-	b := &g.before
 	u.UserUS -= b.UserUS
 	u.SystemUS -= b.SystemUS
 	for _, grown := range []struct{ now, then *int64 }{
