@@ -126,11 +126,13 @@ func TestUsageIsTheKernelsOwnCountersSinceConfine(t *testing.T) {
 		if err := c.Wait(); err != nil {
 			t.Fatal(err)
 		}
+		time.Sleep(200 * time.Millisecond) // what has been waited for still has to leave its processor
 	}
 	burn()
 	if err := g.Confine(Limits{}); err != nil {
 		t.Fatal(err)
 	}
+	<-g.counted
 	before := counter(t, g, "cpu.stat", "user_usec")
 	if before == 0 {
 		t.Fatal("nothing was counted")
