@@ -14,6 +14,21 @@ type PolicyChecked struct {
 	Digest string   `json:"digest,omitempty"`
 }
 
+// Explained answers OpPolicyExplain: what network.egress and network.deny come to.
+type Explained struct {
+	Table        string        `json:"table"` // a line for each destination that a rule names
+	Destinations []Destination `json:"destinations"`
+}
+
+// Destination is what a policy says about one name or address, port and protocol.
+type Destination struct {
+	To      string `json:"to"` // in normal form: "api.example.com:443", "[2001:db8::1]:53/udp"
+	Allowed bool   `json:"allowed"`
+	Rule    string `json:"rule"` // "policy.yaml:12", or "" where no rule decided
+	Why     string `json:"why"`
+	Hint    string `json:"hint,omitempty"`
+}
+
 // Machine answers OpDoctor: what only skillboxd can find out.
 type Machine struct {
 	HostFile HostFile `json:"host_file"`

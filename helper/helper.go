@@ -26,18 +26,19 @@ const Version = 1
 
 // Operations of a Request.
 const (
-	OpExec         = "exec"
-	OpPlan         = "plan"
-	OpPolicyCheck  = "policy-check"  // answered with PolicyChecked
-	OpPolicySchema = "policy-schema" // answered with Text
-	OpPolicyInit   = "policy-init"   // answered with Text
-	OpDoctor       = "doctor"        // answered with Machine
+	OpExec          = "exec"
+	OpPlan          = "plan"
+	OpPolicyCheck   = "policy-check"   // answered with PolicyChecked
+	OpPolicySchema  = "policy-schema"  // answered with Text
+	OpPolicyInit    = "policy-init"    // answered with Text
+	OpPolicyExplain = "policy-explain" // answered with Explained; Words are destinations
+	OpDoctor        = "doctor"         // answered with Machine
 )
 
 // Plain says of an operation that it makes nothing and reads nothing but text: a skillboxd without any namespace of its own can
 // answer it (SpawnPlain), on machines too where no sandbox works.
 func Plain(op string) bool {
-	return op == OpPolicyCheck || op == OpPolicySchema || op == OpPolicyInit || op == OpDoctor
+	return op == OpPolicyCheck || op == OpPolicySchema || op == OpPolicyInit || op == OpPolicyExplain || op == OpDoctor
 }
 
 // Request is the first message. Fields that come from flags count as the operator's word.

@@ -96,7 +96,7 @@ func TestTheShellIsOfferedWhatFits(t *testing.T) {
 		{"exec --output ", []string{folders}},
 		{"exec --input ", []string{anything}},
 		{"policy check ", []string{"yaml", "yml", byEnding}},
-		{"policy ", []string{"check", "init", "schema", nothing}},
+		{"policy ", []string{"check", "explain", "init", "schema", nothing}},
 		{"completion ", []string{"bash", "zsh", "fish", nothing}},
 		{"do", []string{"doctor", nothing}},
 	} {

@@ -17,14 +17,14 @@ func policyCommand() *cobra.Command {
 		Use:   "policy",
 		Short: "Check and write policies",
 		Long: `A policy says what a skill may see and do; what it does not mention keeps a safe default. These
-commands write a first policy, check one, and describe every key to an editor. They run
-nothing, and work on machines where no sandbox does.`,
+commands write a first policy, check one, explain its network rules, and describe every key to an
+editor. They run nothing, and work on machines where no sandbox does.`,
 		Example: `  skillbox policy init policy.yaml
   skillbox policy check policy.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(policyCheckCommand(), policyInitCommand(), policySchemaCommand())
+	c.AddCommand(policyCheckCommand(), policyExplainCommand(), policyInitCommand(), policySchemaCommand())
 	return c
 }
 
@@ -101,6 +101,80 @@ func counted(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func policyExplainCommand() *cobra.Command {
+	var name string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "explain --policy FILE [NAME:PORT | ADDRESS:PORT]…",
+		Short: "Say what a policy lets a skill reach, and by which line",
+		Long: `Say of each destination whether the policy lets a skill reach it, and which line decides; without
+one, print the table of all rules. Nothing is looked up and nothing is contacted. The exit code is 1
+if a destination is refused.`,
+		Example: `  skillbox policy explain --policy policy.yaml api.example.com:443
+  skillbox policy explain --policy policy.yaml 10.0.0.7:53/udp '[2001:db8::1]:443'
+  skillbox policy explain --policy policy.yaml`,
+		RunE: func(_ *cobra.Command, args []string) error { return explainPolicy(name, args, asJSON) },
+	}
+	c.Flags().StringVar(&name, "policy", "", "policy `file`")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	return c
+}
+
+func explainPolicy(name string, destinations []string, asJSON bool) error {
+	if name == "" {
+		return &helper.Error{Message: "no policy is named", Hint: "--policy FILE"}
+	}
+	fd, err := openRead(name)
+	if err != nil {
+		return err
+	}
+	r := &helper.Request{Version: helper.Version, Op: helper.OpPolicyExplain, PolicyName: name, Files: []string{"policy"}, Words: destinations}
+	document, err := ask(r, []int{fd})
+	if err != nil {
+		return err
+	}
+	var explained helper.Explained
+	if err := json.Unmarshal(document, &explained); err != nil {
+		return err
+	}
+	switch {
+	case asJSON:
+		if err := printDocument(document); err != nil {
+			return err
+		}
+	case len(destinations) == 0:
+		fmt.Print(explained.Table)
+	}
+	refused := false
+	for _, d := range explained.Destinations {
+		refused = refused || !d.Allowed
+		if !asJSON {
+			fmt.Println(destinationLine(d))
+		}
+	}
+	if refused {
+		return exitCode(1)
+	}
+	return nil
+}
+
+// destinationLine is "api.example.com:443 allowed by policy.yaml:4 (network.egress)".
+func destinationLine(d helper.Destination) string {
+	line := d.To + " refused"
+	if d.Allowed {
+		line = d.To + " allowed"
+	}
+	if d.Rule != "" {
+		line += " by " + d.Rule + " (" + d.Why + ")"
+	} else {
+		line += ": " + d.Why
+	}
+	if d.Hint != "" {
+		line += "; " + d.Hint
+	}
+	return line
 }
 
 func policyInitCommand() *cobra.Command {

@@ -37,6 +37,8 @@ func plain(r *helper.Request, f *files) (json.RawMessage, error) {
 		return json.Marshal(helper.Text{Text: string(policy.Schema())})
 	case helper.OpPolicyInit:
 		return json.Marshal(helper.Text{Text: string(policy.Example())})
+	case helper.OpPolicyExplain:
+		return explainNetwork(r, f)
 	case helper.OpDoctor:
 		return json.Marshal(lookAtMachine())
 	}
