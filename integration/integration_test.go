@@ -516,7 +516,7 @@ func traces(t *testing.T) map[string]bool {
 		}
 		for _, p := range paths {
 			// Other runs of these tests have directories of their own.
-			if (strings.Contains(p, "skillbox") && !strings.Contains(p, "/skillbox-test-") && !strings.Contains(p, "/skillbox-fuzz-")) || strings.Contains(p, "runc") {
+			if (strings.Contains(p, "skillbox") && !strings.Contains(p, "/skillbox-test-") && !strings.Contains(p, "/skillbox-fuzz-") && !strings.Contains(p, "/skillbox-vm-")) || strings.Contains(p, "runc") {
 				found["file "+p] = true
 			}
 		}
