@@ -186,6 +186,11 @@ func (g *Group) pairs(file string, each func(name string, value int64)) error {
 // The kernel tells (kernfs notifies inotify(7)); nothing is polled. It ends when stop is closed.
 func (g *Group) WatchForks(stop <-chan struct{}, refused func(int64)) error {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err == unix.EMFILE {
+		// The user's instances are used up (fs.inotify.max_user_instances, 128): by that many boxes, or by others. The limit holds all
+		// the same and Usage tells how often; only nobody ends a bomb before its time-out.
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("cgroup: watch: %w", err)
 	}
