@@ -22,18 +22,18 @@ func Sniff(first []byte) Kind {
 	case len(first) == 0:
 		return Undecided
 	case first[0] >= 20 && first[0] <= 24: // a TLS record of any type: some servers skip warnings before the hello
-		return tlsIf(first, 1, 3)
+		return tlsIf(first, 1, func(major byte) bool { return major < 0x10 }) // crypto/tls looks no closer; not every server does
 	case first[0]&0x80 != 0: // the hello of SSL 2, which OpenSSL still takes for TLS (RFC 5246 appendix E.2)
-		return tlsIf(first, 2, 1)
+		return tlsIf(first, 2, func(message byte) bool { return message == 1 })
 	}
 	return sniffLine(first)
 }
 
-func tlsIf(first []byte, at int, b byte) Kind {
+func tlsIf(first []byte, at int, is func(byte) bool) Kind {
 	switch {
 	case len(first) <= at:
 		return Undecided
-	case first[at] == b:
+	case is(first[at]):
 		return KindTLS
 	}
 	return Other

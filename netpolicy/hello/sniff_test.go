@@ -16,7 +16,8 @@ func TestSniff(t *testing.T) {
 		{"\x15\x03\x01\x00\x02\x01\x5a", KindTLS}, // a warning, which may come before a hello
 		{"\x80\x2e\x01\x03\x01", KindTLS},
 		{"\x80\x2e", Undecided},
-		{"\x16\x04", Other},
+		{"\x16\x04", KindTLS}, // a version that no server should take, and crypto/tls does
+		{"\x16\x10", Other},
 		{"G", Undecided},
 		{"GET ", Undecided},
 		{"GET /", KindHTTP},
