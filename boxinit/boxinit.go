@@ -15,6 +15,8 @@
 // read through /proc/1. It obeys nobody but its socket: signals sent by the skill are dropped.
 package boxinit
 
+import "net/netip"
+
 // Path is where init's binary lies inside a box; Socket is its descriptor there.
 const (
 	Path   = "/run/skillbox/init"
@@ -22,7 +24,7 @@ const (
 )
 
 // Version changes whenever the messages do: both binaries come from one build.
-const Version = 2
+const Version = 3
 
 // Setup is the first message to init.
 type Setup struct {
@@ -33,6 +35,8 @@ type Setup struct {
 	// to whom has as many in flight as the sender may have open, counted for the user (ETOOMANYREFS, unix(7)), whom another box of
 	// the same user could have used up.
 	OpenFiles uint64
+	// NeverReached are addresses, one of IPv4 and one of IPv6, that the rules of a box with a way out always refuse: init tries them.
+	NeverReached []netip.Addr
 }
 
 // Call asks for the skill to be started; its three descriptors are stdin, stdout and stderr (none with TTY).

@@ -102,6 +102,7 @@ func prepare(conn *wire.Conn) (setup Setup, err error) {
 		if err := look(&report); err != nil {
 			report.Error = err.Error()
 		}
+		report.Refused = tryNetwork(setup.NeverReached)
 	}
 	return setup, conn.Send(report)
 }

@@ -23,6 +23,7 @@ type Report struct {
 	Interfaces []string
 	Cgroups    []string // the paths in /proc/self/cgroup
 	Hostname   string
+	Refused    map[string]string // what attempts to reach Setup.NeverReached answered, by protocol and family
 }
 
 // Mount is one line of /proc/self/mountinfo.
@@ -44,6 +45,13 @@ type Expect struct {
 	Masked     []string // paths covered by /dev/null or an empty read-only directory
 	Interfaces []string
 	Hostname   string
+	Refused    bool // there is a way out, and its rules refuse
+}
+
+// refusals are what the rules in a box's network namespace answer; the IPv6 of a machine may be off.
+var refusals = map[string][]string{
+	"tcp4": {"ECONNREFUSED"}, "udp4": {"EPERM"},
+	"tcp6": {"ECONNREFUSED", "EAFNOSUPPORT", "EADDRNOTAVAIL", "ENETUNREACH"}, "udp6": {"EPERM", "EAFNOSUPPORT", "EADDRNOTAVAIL", "ENETUNREACH"},
 }
 
 var namespaceNames = []string{"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"}
@@ -92,6 +100,13 @@ func (r *Report) Check(e Expect) (problems []string) {
 	for _, name := range r.Interfaces {
 		if !slices.Contains(e.Interfaces, name) {
 			bad("network interface %q is visible", name)
+		}
+	}
+	if e.Refused {
+		for what, answers := range refusals {
+			if !slices.Contains(answers, r.Refused[what]) {
+				bad("the network's rules are not in force: %s answered %q, not %s", what, r.Refused[what], answers[0])
+			}
 		}
 	}
 	for _, path := range r.Cgroups {

@@ -3,6 +3,7 @@ package helper
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 )
 
 // Verdicts of a Result.
@@ -50,6 +51,7 @@ type Result struct {
 	Usage           Usage              `json:"usage"`
 	Error           *Error             `json:"error"`
 	Denials         []Denial           `json:"denials"`
+	Network         []Flow             `json:"network,omitempty"`
 	Warnings        []string           `json:"warnings"`
 	Outputs         []Output           `json:"outputs"`
 	Skill           Named              `json:"skill"`
@@ -77,6 +79,31 @@ type Usage struct {
 	Throttled   *float64  `json:"throttled_ms,omitempty"` // time for which resources.cpu held the skill back, cpu.stat
 	IO          *IO       `json:"io,omitempty"`           // io.stat, all disks together
 	Pressure    *Pressure `json:"pressure,omitempty"`     // where the kernel has CONFIG_PSI
+	Net         *Net      `json:"net,omitempty"`          // where the policy has egress rules
+}
+
+// Net is what passed the way out of the box: bytes are those within connections.
+type Net struct {
+	Lookups     int64 `json:"lookups"`
+	Connections int64 `json:"connections"`
+	Refused     int64 `json:"refused"` // lookups, connections and packets
+	Sent        int64 `json:"bytes_out"`
+	Received    int64 `json:"bytes_in"`
+}
+
+// Flow is a lookup that was answered or a connection that was allowed. What was refused is a Denial.
+type Flow struct {
+	Time       time.Time `json:"time"`
+	Kind       string    `json:"kind"` // "dns" or "connection"
+	Name       string    `json:"name"` // as asked for, or as the client told the server; "" where a rule names the address
+	Address    string    `json:"address,omitempty"`
+	Port       uint16    `json:"port,omitempty"`
+	Proto      string    `json:"proto"` // "tcp" or "udp"; the type of a lookup
+	Rule       string    `json:"rule"`  // the line that allowed it
+	Error      string    `json:"error,omitempty"`
+	Sent       int64     `json:"bytes_out,omitempty"`
+	Received   int64     `json:"bytes_in,omitempty"`
+	DurationMS float64   `json:"duration_ms"`
 }
 
 // IO is what went to and came from disks; what the page cache held is not in it.
@@ -119,7 +146,7 @@ func (e *Error) Error() string {
 
 // Denial is something that the skill tried and a layer refused.
 type Denial struct {
-	Kind  string `json:"kind"` // "syscall"
+	Kind  string `json:"kind"` // "syscall", "dns" or "connection"
 	What  string `json:"what"`
 	Rule  string `json:"rule"`
 	Hint  string `json:"hint"`

@@ -41,16 +41,18 @@ func Floor(a netip.Addr) string {
 	return ""
 }
 
-// Ranges of IPv6 with an IPv4 address inside: where it begins, in bytes.
+// Ranges of IPv6 with an IPv4 address inside: where it begins, in bytes, and whether it is inverted.
 var embedding = []struct {
-	in netip.Prefix
-	at int
+	in       netip.Prefix
+	at       int
+	inverted bool
 }{
-	{netip.MustParsePrefix("64:ff9b::/96"), 12},   // NAT64 (RFC 6052)
-	{netip.MustParsePrefix("64:ff9b:1::/48"), 12}, // its local-use range (RFC 8215), with the usual /96
-	{netip.MustParsePrefix("2002::/16"), 2},       // 6to4 (RFC 3056)
-	{netip.MustParsePrefix("::/96"), 12},          // IPv4-compatible (RFC 4291, deprecated)
-	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12},
+	{netip.MustParsePrefix("64:ff9b::/96"), 12, false},   // NAT64 (RFC 6052)
+	{netip.MustParsePrefix("64:ff9b:1::/48"), 12, false}, // its local-use range (RFC 8215), with the usual /96
+	{netip.MustParsePrefix("2002::/16"), 2, false},       // 6to4 (RFC 3056)
+	{netip.MustParsePrefix("::/96"), 12, false},          // IPv4-compatible (RFC 4291, deprecated)
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12, false},
+	{netip.MustParsePrefix("2001::/32"), 12, true}, // Teredo (RFC 4380): the client's address
 }
 
 // forms are an address and the IPv4 addresses that a translator could make of it.
@@ -61,12 +63,16 @@ func forms(a netip.Addr) []netip.Addr {
 	}
 	bytes := a.As16()
 	for _, e := range embedding {
-		if e.in.Contains(a) && !a.IsLoopback() && !a.IsUnspecified() {
-			all = append(all, netip.AddrFrom4([4]byte(bytes[e.at:e.at+4])))
+		if !e.in.Contains(a) || a.IsLoopback() || a.IsUnspecified() {
+			continue
 		}
-	}
-	if netip.MustParsePrefix("2001::/32").Contains(a) { // Teredo (RFC 4380): the client's address, inverted
-		all = append(all, netip.AddrFrom4([4]byte{^bytes[12], ^bytes[13], ^bytes[14], ^bytes[15]}))
+		inner := [4]byte(bytes[e.at : e.at+4])
+		if e.inverted {
+			for i := range inner {
+				inner[i] = ^inner[i]
+			}
+		}
+		all = append(all, netip.AddrFrom4(inner))
 	}
 	return all
 }

@@ -1,7 +1,10 @@
 package netpolicy
 
 import (
+	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"runtime"
 
@@ -9,17 +12,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Handle is a box's network.
-type Handle struct{ ns *os.File }
+// Handle is a box's network. Who gets one with rules serves its sockets; without anybody who does, nothing is reached.
+type Handle struct {
+	ns *os.File
+
+	// Nil without rules.
+	TCP  []net.Listener // of every connection that the rules may allow, see Original; one for IPv4, one for IPv6 if the kernel has it
+	DNS  net.PacketConn // 127.0.0.1:53
+	DNS2 net.Listener   // the same for TCP
+
+	table   *table
+	refused *refusedLog
+}
 
 // Path is how another process of our pid namespace joins the network namespace.
 func (h *Handle) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), h.ns.Fd()) }
 
-// Close gives the namespace up; the kernel frees it with the last process in it.
-func (h *Handle) Close() error { return h.ns.Close() }
+// Close gives the namespace and its sockets up; the kernel frees it with the last process in it.
+func (h *Handle) Close() error {
+	var errs []error
+	for _, l := range h.TCP {
+		errs = append(errs, l.Close())
+	}
+	if h.DNS != nil {
+		errs = append(errs, h.DNS.Close())
+	}
+	if h.DNS2 != nil {
+		errs = append(errs, h.DNS2.Close())
+	}
+	if h.refused != nil {
+		errs = append(errs, h.refused.Close())
+	}
+	if h.table != nil {
+		errs = append(errs, h.table.Close())
+	}
+	errs = append(errs, h.ns.Close())
+	for i, err := range errs {
+		if errors.Is(err, net.ErrClosed) {
+			errs[i] = nil // whoever served it closed it
+		}
+	}
+	return errors.Join(errs...)
+}
 
-// Create makes the namespace on a thread that ends with it, and brings loopback up.
-func Create(Description) (*Handle, error) {
+// Create makes the namespace on a thread that ends with it. The rules are in force when it returns.
+func Create(d Description) (*Handle, error) {
 	type answer struct {
 		h   *Handle
 		err error
@@ -27,14 +64,14 @@ func Create(Description) (*Handle, error) {
 	done := make(chan answer)
 	go func() {
 		runtime.LockOSThread() // never unlocked: a thread that left the process's namespace must not run anything else
-		h, err := create()
+		h, err := create(d)
 		done <- answer{h, err}
 	}()
 	a := <-done
 	return a.h, a.err
 }
 
-func create() (*Handle, error) {
+func create(d Description) (_ *Handle, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return nil, fmt.Errorf("netpolicy: new network namespace: %w", err)
 	}
@@ -42,13 +79,124 @@ func create() (*Handle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("netpolicy: %w", err)
 	}
+	h := &Handle{ns: ns}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, h.Close())
+		}
+	}()
 	lo, err := netlink.LinkByName("lo")
 	if err == nil {
 		err = netlink.LinkSetUp(lo)
 	}
 	if err != nil {
-		ns.Close()
 		return nil, fmt.Errorf("netpolicy: bring loopback up: %w", err)
 	}
-	return &Handle{ns}, nil
+	if !d.Rules.Any() {
+		return h, nil
+	}
+	if h.table, err = newTable(d.Rules, false); err != nil {
+		return nil, err
+	}
+	v6, err := h.lead(lo)
+	if err != nil {
+		return nil, err
+	}
+	return h, errors.Join(h.listen(v6), h.watchRefusals())
+}
+
+// The addresses of a box without a link. Programs look for one that is not loopback before they ask for names (AI_ADDRCONFIG of
+// getaddrinfo(3)), and sort answers by what fits it (RFC 6724): hence ones of no private range. No packet with them leaves the box.
+var (
+	ownAddress4 = netip.MustParsePrefix("192.0.0.2/32")    // RFC 7335, for hosts that reach IPv4 by other means
+	ownAddress6 = netip.MustParsePrefix("2001:db8::2/128") // RFC 3849, documentation
+)
+
+// lead makes every address one of the namespace's own: packets to it are sent, which the rules in force refuse or divert, and should
+// both fail they end here.
+func (h *Handle) lead(lo netlink.Link) (v6 bool, err error) {
+	for _, p := range []netip.Prefix{ownAddress4, ownAddress6} {
+		everything := netip.PrefixFrom(p.Addr(), 0).Masked()
+		add := &netlink.Addr{IPNet: ipNet(p), Flags: unix.IFA_F_NODAD}
+		err := netlink.AddrAdd(lo, add)
+		if err == nil {
+			err = netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: ipNet(everything), Type: unix.RTN_LOCAL, Src: add.IP, Scope: netlink.SCOPE_HOST})
+		}
+		switch {
+		case err == nil:
+			v6 = p.Addr().Is6()
+		case p.Addr().Is6() && noIPv6(err):
+		default:
+			return false, fmt.Errorf("netpolicy: lead %s to loopback: %w", everything, err)
+		}
+	}
+	return v6, nil
+}
+
+// noIPv6 says that the machine runs without IPv6 (ipv6.disable=1, or disable_ipv6).
+func noIPv6(err error) bool {
+	for _, e := range []error{unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.EACCES, unix.EPERM, unix.ENOTSUP} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func ipNet(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// listen makes the sockets that the rules lead to. They belong to the namespace of this thread, wherever they are served.
+func (h *Handle) listen(v6 bool) error {
+	for _, at := range []struct{ network, host string }{{"tcp4", "127.0.0.1"}, {"tcp6", "::1"}} {
+		if at.network == "tcp6" && !v6 {
+			continue
+		}
+		l, err := net.Listen(at.network, netip.AddrPortFrom(netip.MustParseAddr(at.host), proxyPort).String())
+		if err != nil {
+			return fmt.Errorf("netpolicy: %w", err)
+		}
+		h.TCP = append(h.TCP, l)
+	}
+	dns := netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), dnsPort).String()
+	var err, err2 error
+	h.DNS, err = net.ListenPacket("udp4", dns)
+	h.DNS2, err2 = net.Listen("tcp4", dns)
+	if err := errors.Join(err, err2); err != nil {
+		return fmt.Errorf("netpolicy: %w", err)
+	}
+	return nil
+}
+
+// Original is where a redirected connection was meant to go: SO_ORIGINAL_DST, of conntrack. A program that connects to a listener itself
+// gets the listener's own address.
+func Original(c *net.TCPConn) (netip.AddrPort, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return netip.AddrPort{}, fmt.Errorf("netpolicy: %w", err)
+	}
+	var to netip.AddrPort
+	var errOption error
+	local := c.LocalAddr().(*net.TCPAddr).AddrPort().Addr()
+	err = raw.Control(func(fd uintptr) {
+		if local.Unmap().Is4() {
+			// A sockaddr_in, which is as long as the structure of this call (linux/netfilter_ipv4.h).
+			in, err := unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST)
+			if errOption = err; err == nil {
+				a := in.Multiaddr
+				to = netip.AddrPortFrom(netip.AddrFrom4([4]byte(a[4:8])), uint16(a[2])<<8|uint16(a[3]))
+			}
+			return
+		}
+		in, err := unix.GetsockoptIPv6MTUInfo(int(fd), unix.SOL_IPV6, unix.SO_ORIGINAL_DST)
+		if errOption = err; err == nil {
+			port := in.Addr.Port // in network order, whatever this machine's is
+			to = netip.AddrPortFrom(netip.AddrFrom16(in.Addr.Addr), port<<8|port>>8)
+		}
+	})
+	if err = errors.Join(err, errOption); err != nil {
+		return netip.AddrPort{}, fmt.Errorf("netpolicy: where a connection was meant to go: %w", err)
+	}
+	return to, nil
 }

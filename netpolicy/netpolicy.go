@@ -2,5 +2,20 @@
 // so that not even a capability gained inside could change it.
 package netpolicy
 
+import "net/netip"
+
 // Description says what a box may reach. The zero value is nothing but its own loopback.
-type Description struct{}
+type Description struct {
+	// Rules, if there are any for egress, decide; nil is loopback alone. TCP then ends at the Handle's listeners, and names are asked for
+	// at its DNS sockets.
+	Rules *Ruleset
+}
+
+// NeverReached is refused before all else: what a box tries to see whether the rules are in force. The dummy address of RFC 7600, and
+// one of the discard-only range of RFC 6666.
+func NeverReached() []netip.Addr {
+	return []netip.Addr{netip.MustParseAddr("192.0.0.8"), netip.MustParseAddr("100::8")}
+}
+
+// Any says that something may be reached at all.
+func (s *Ruleset) Any() bool { return s != nil && len(s.egress.rules) > 0 }

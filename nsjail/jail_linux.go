@@ -108,7 +108,7 @@ func (j *Jail) handshake(d Description) error {
 	if err != nil {
 		return err
 	}
-	if err := j.conn.Send(boxinit.Setup{Version: boxinit.Version, Filters: d.Filters, Listener: d.Listener, OpenFiles: files}); err != nil {
+	if err := j.conn.Send(boxinit.Setup{Version: boxinit.Version, Filters: d.Filters, Listener: d.Listener, OpenFiles: files, NeverReached: d.NeverReached}); err != nil {
 		return fmt.Errorf("nsjail: init: %w", err)
 	}
 	j.Report = &boxinit.Report{}

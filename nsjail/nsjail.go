@@ -6,6 +6,8 @@
 package nsjail
 
 import (
+	"net/netip"
+
 	"github.com/opencontainers/runtime-spec/specs-go"
 )
 
@@ -17,6 +19,8 @@ type Description struct {
 	Spec     *specs.Spec
 	Filters  [][]byte // seccomp programs for init to install, see boxinit.Setup
 	Listener int
+	// NeverReached is for init, see boxinit.Setup; nil where there is no way out.
+	NeverReached []netip.Addr
 }
 
 // VerifyError says which layers do not hold. The skill was not started.

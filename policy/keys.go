@@ -59,9 +59,11 @@ var keys = []key{
 	{name: "network", doc: "What the skill may reach; nothing without egress.", keys: []key{
 		{name: "egress", doc: "What may be reached.", def: "[]", shape: structs(rules, egressKeys, (*reader).egress), field: in(func(p *Policy) any { return &p.Network.Egress })},
 		{name: "deny", doc: "What may not be reached, whatever egress says.", def: "[]", shape: structs(rules, denyKeys, (*reader).deny), field: in(func(p *Policy) any { return &p.Network.Deny })},
+		{name: "path", doc: "How packets leave: through skillboxd (capture), or by a link of the box's own where rules name addresses (veth: root only). auto takes the link where it can be had and is needed.", def: "auto", shape: choice("capture", "veth", "auto"), field: in(func(p *Policy) any { return &p.Network.Path })},
 		{name: "limits", doc: "How much may pass.", keys: []key{
 			{name: "bytes", doc: "Bytes sent and received in one run.", def: "10Mi", shape: size(kib, tib), field: in(func(p *Policy) any { return &p.Network.Limits.Bytes })},
 			{name: "connections", doc: "Connections opened in one run.", def: "256", shape: integer(1, 1_000_000), field: in(func(p *Policy) any { return &p.Network.Limits.Connections })},
+			{name: "rate", doc: "Connections opened in one second.", def: "50", shape: integer(1, 1_000_000), field: in(func(p *Policy) any { return &p.Network.Limits.Rate })},
 		}},
 	}},
 	{name: "resources", doc: "Limits on the run.", keys: []key{

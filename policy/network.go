@@ -14,11 +14,12 @@ import (
 // of egress; what nothing allows is refused.
 type Network struct {
 	Egress, Deny []Rule
+	Path         string // "auto", "veth" or "capture"
 	Limits       NetLimits
 }
 
 // NetLimits bound one run.
-type NetLimits struct{ Bytes, Connections int64 }
+type NetLimits struct{ Bytes, Connections, Rate int64 }
 
 // Rule names destinations: domains or cidrs, never both.
 type Rule struct {

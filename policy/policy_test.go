@@ -70,9 +70,11 @@ network:
     - {cidrs: ["10.20.0.0/16"], except: ["10.20.9.0/24"], ports: [5432, "8000-8100", "53/udp"]}
   deny:
     - {domains: [tracker.example.org]}
+  path: auto # default
   limits:
     bytes: 10Mi
     connections: 256
+    rate: 50 # default
 resources:
   cpu: 1
   memory: 256Mi
@@ -101,7 +103,7 @@ func TestWhatIsLeftOutHoldsItsDefault(t *testing.T) {
 	for name, p := range map[string]*Policy{"Default": Default(), "an empty policy": parse(t, "version: 1\n")} {
 		if p.Enforcement != "strict" || p.Rootfs != (Rootfs{"host", "read-only"}) || p.Timeout != 30*time.Second ||
 			p.Resources != (Resources{CPU: 1, Memory: 256 << 20, Pids: 64, OpenFiles: 256, Output: 10 << 20, OutputOverflow: "kill"}) || p.Filesystem.Output != 64<<20 ||
-			p.Network.Limits != (NetLimits{10 << 20, 256}) || p.Syscalls.Profile != "default" || p.Audit != (Audit{"denied", "none"}) {
+			p.Network.Limits != (NetLimits{10 << 20, 256, 50}) || p.Syscalls.Profile != "default" || p.Audit != (Audit{"denied", "none"}) {
 			t.Errorf("%s: %s", name, p.YAML())
 		}
 		if len(p.Network.Egress) != 0 || p.Named("timeout") || p.Position("timeout") != (Position{}) {

@@ -31,6 +31,8 @@ func TestEveryFieldRefusesZeroAndWhatIsBeyondItsBounds(t *testing.T) {
 		{"filesystem.home", "64Mi", "0"},
 		{"filesystem.output", "64Mi", "0"},
 		{"network.limits.bytes", "1Ki 1Ti", "0 1023 2Ti"},
+		{"network.path", "auto veth capture", "none tap \"\" Auto"},
+		{"network.limits.rate", "1 1000000", "0 -1 1000001 1.5"},
 		{"network.limits.connections", "1 1000000", "0 -1 1000001 1.0 1e3 0x10 1_000 \"5\" 010"},
 		{"resources.cpu", `0.01 1 0.5 1.50 1024 "500m" 10m`, `0 0.0 0m 0.009 9m 1025 -1 .5 1e3 .inf .nan 0.0005 half`},
 		{"resources.memory", "4Mi 16Ti", "0 1Mi 17Ti max"},

@@ -20,7 +20,7 @@ func etcFiles(hostname string, uid, gid int) map[string]string {
 		"hostname":      hostname + "\n",
 		"hosts":         "127.0.0.1 localhost " + hostname + "\n::1 localhost ip6-localhost\n",
 		"nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n",
-		"resolv.conf":   "",
+		"resolv.conf":   "nameserver 127.0.0.1\n",
 		"host.conf":     "multi on\n",
 		"shells":        "/bin/sh\n/bin/bash\n",
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +29,7 @@ type Box struct {
 	dir        string
 	group      *cgroup.Group // nil where the host has none
 	tree       *rootfs.Tree
-	network    *netpolicy.Handle
+	network    network
 	jail       *nsjail.Jail
 	supervisor *seccomp.Supervisor
 }
@@ -64,7 +65,7 @@ func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
 	spec := b.spec()
 	jailed := time.Now()
 	b.jail, err = nsjail.Prepare(nsjail.Description{
-		ID: id, StateDir: b.tree.State, Spec: spec, Filters: program.Filters, Listener: program.Listener,
+		ID: id, StateDir: b.tree.State, Spec: spec, Filters: program.Filters, Listener: program.Listener, NeverReached: b.neverReached(),
 	})
 	if err != nil {
 		return nil, err
@@ -86,7 +87,7 @@ func (b *Box) spec() *specs.Spec {
 	linux.Namespaces = slices.Clone(linux.Namespaces)
 	for i := range linux.Namespaces {
 		if linux.Namespaces[i].Type == specs.NetworkNamespace {
-			linux.Namespaces[i].Path = b.network.Path()
+			linux.Namespaces[i].Path = b.network.handle.Path()
 		}
 	}
 	if b.group != nil {
@@ -103,11 +104,7 @@ func (b *Box) createParts(h *Host, plan *Plan) (*seccomp.Program, error) {
 		filter  = make(chan error, 1)
 		program *seccomp.Program
 	)
-	go func() {
-		var err error
-		b.network, err = netpolicy.Create(netpolicy.Description{})
-		network <- err
-	}()
+	go func() { network <- b.createNetwork() }()
 	go func() {
 		var err error
 		program, err = seccomp.Compile(plan.Seccomp)
@@ -120,7 +117,16 @@ func (b *Box) createParts(h *Host, plan *Plan) (*seccomp.Program, error) {
 	start = time.Now()
 	b.group, errGroup = h.group(b.ID)
 	b.Phases["group_ms"] = Since(start)
-	return program, errors.Join(err, errGroup, <-network, <-filter)
+	err = errors.Join(err, errGroup, <-network, <-filter)
+	b.Phases["network_ms"] = b.network.ms
+	return program, err
+}
+
+func (b *Box) neverReached() []netip.Addr {
+	if b.network.gateway == nil {
+		return nil
+	}
+	return netpolicy.NeverReached()
 }
 
 // confine puts the cgroup's limits in force, now that setting up is over and nothing of the skill's has run.
@@ -160,6 +166,7 @@ func (b *Box) verify(h *Host) error {
 		Masked:     b.Plan.OCI.Linux.MaskedPaths,
 		Interfaces: []string{"lo"},
 		Hostname:   Hostname,
+		Refused:    b.network.gateway != nil,
 	})
 	if len(problems) > 0 {
 		return &nsjail.VerifyError{Problems: problems}
@@ -176,9 +183,7 @@ func (b *Box) Close() error {
 	if b.supervisor != nil {
 		errs = append(errs, b.supervisor.Close())
 	}
-	if b.network != nil {
-		errs = append(errs, b.network.Close())
-	}
+	errs = append(errs, b.network.close())
 	if b.tree != nil {
 		errs = append(errs, b.tree.Close())
 	}

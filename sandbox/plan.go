@@ -33,7 +33,8 @@ type Plan struct {
 	Limits   Limits            `json:"limits"`
 	Group    cgroup.Limits     `json:"group"`   // what the cgroup holds
 	Watched  Watched           `json:"watched"` // what it does not, and the watchdog does
-	Layers   map[string]string `json:"layers"`  // what holds the skill, and by which means
+	Network  Network           `json:"network"`
+	Layers   map[string]string `json:"layers"` // what holds the skill, and by which means
 	Warnings []string          `json:"warnings"`
 }
 
@@ -110,6 +111,9 @@ func Compile(h *Host, p *policy.Policy, b *bundle.Bundle, s Sources) (*Plan, err
 	if err := plan.limit(h, p, s); err != nil {
 		return nil, err
 	}
+	if err := plan.connect(h, p); err != nil {
+		return nil, err
+	}
 	if err := seccomp.Validate(plan.Seccomp); err != nil {
 		return nil, &Refusal{Field: "syscalls", Message: err.Error(), Position: p.Position("syscalls")}
 	}
@@ -123,9 +127,6 @@ func Compile(h *Host, p *policy.Policy, b *bundle.Bundle, s Sources) (*Plan, err
 func (plan *Plan) refuse(h *Host, p *policy.Policy) error {
 	at := func(field, message, hint string) error {
 		return &Refusal{Field: field, Message: message, Hint: hint, Position: p.Position(field)}
-	}
-	if len(p.Network.Egress) > 0 {
-		return at("network.egress", "network egress is not available yet", "remove the rules: the skill then has loopback only")
 	}
 	if base := p.Rootfs.Base; base != "host" && len(base) > 4 && base[:4] != "dir:" {
 		return at("rootfs.base", fmt.Sprintf("base %s is not available yet", base), "use host or dir:/absolute/path")
@@ -198,7 +199,7 @@ func (plan *Plan) describe(p *policy.Policy) {
 	plan.Layers["root"] = "read-only, base " + p.Rootfs.Base
 	plan.Layers["bundle"] = p.Rootfs.Bundle
 	plan.Layers["seccomp"] = p.Syscalls.Profile
-	plan.Layers["network"] = "loopback only"
+	plan.Layers["network"] = plan.Network.layer()
 }
 
 // rlimits hold what no cgroup does. RLIMIT_CORE is 1, not 0: a piped core_pattern handler of the host ignores 0 (core(5)).

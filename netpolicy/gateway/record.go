@@ -1,0 +1,178 @@
+package gateway
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"skillbox/netpolicy"
+	"skillbox/netpolicy/resolver"
+)
+
+// Event is a decision: a lookup, a connection that has ended, or a refusal. It holds no URL, no header and nothing that was said.
+type Event struct {
+	Time     time.Time
+	Kind     string         // "dns" or "connection"
+	Name     string         // asked for, or spoken by the client; normal, or quoted; "" for a plain address
+	To       netip.AddrPort // the zero value for lookups
+	Proto    string         // "tcp", "udp"; the type of a lookup ("A")
+	Verdict  netpolicy.Verdict
+	Err      string // why what was allowed did not succeed
+	Sent     int64  // bytes, by the box
+	Received int64
+	Duration time.Duration
+	Count    int64 // of equal refusals
+}
+
+// Totals of one box.
+type Totals struct{ Lookups, Connections, Refused, Sent, Received int64 }
+
+// Bounds of what one run may make us remember.
+const (
+	maxEvents  = 1000
+	maxDenials = 200
+)
+
+// record keeps what happened.
+type record struct {
+	mu      sync.Mutex
+	totals  Totals
+	events  []Event
+	denials []Event // refusals, equal ones once
+	dropped int64
+}
+
+// Report is what a gateway did until now.
+type Report struct {
+	Totals  Totals
+	Events  []Event // what was allowed, in order of their end
+	Denials []Event // what was refused, in order of the first time
+	Dropped int64   // events and denials beyond the number that is kept
+}
+
+// Report returns what happened so far.
+func (g *Gateway) Report() Report {
+	r := &g.record
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Report{r.totals, slices.Clone(r.events), slices.Clone(r.denials), r.dropped}
+}
+
+func (r *record) allowed(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.totals.Sent += e.Sent
+	r.totals.Received += e.Received
+	if len(r.events) >= maxEvents {
+		r.dropped++
+		return
+	}
+	r.events = append(r.events, e)
+}
+
+func (r *record) refused(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.totals.Refused++
+	r.totals.Sent += e.Sent
+	r.totals.Received += e.Received
+	for i := range r.denials {
+		if d := &r.denials[i]; d.Kind == e.Kind && d.Name == e.Name && d.To == e.To && d.Verdict == e.Verdict && (d.Proto == e.Proto || d.Kind == "dns") {
+			d.Count++
+			return
+		}
+	}
+	if len(r.denials) >= maxDenials {
+		r.dropped++
+		return
+	}
+	e.Count = 1
+	r.denials = append(r.denials, e)
+}
+
+// lookedUp takes the resolver's events.
+func (g *Gateway) lookedUp(l resolver.Event) {
+	if l.Answer != "" {
+		g.record.mu.Lock()
+		g.record.totals.Lookups++
+		g.record.mu.Unlock()
+	}
+	e := Event{Time: l.Time, Kind: "dns", Name: l.Name, Proto: l.Type, Verdict: l.Verdict, Err: l.Err, Duration: l.Duration}
+	switch {
+	case !l.Verdict.Allowed:
+		if len(l.Addrs) > 0 {
+			e.To = netip.AddrPortFrom(l.Addrs[0], 0)
+		}
+		g.record.refused(e)
+	case !l.Cached:
+		g.record.allowed(e)
+	}
+}
+
+// refused takes what the rules in the box's namespace refused.
+func (g *Gateway) refused(r netpolicy.Refused) {
+	e := Event{Time: time.Now(), Kind: "connection", To: r.To, Proto: r.Proto, Name: g.pins.anyName(r.To.Addr())}
+	e.Verdict = g.opts.Rules.Address(r.To.Addr(), r.To.Port(), r.Proto)
+	if e.Name != "" && e.Verdict.Rule == "" {
+		e.Verdict = g.opts.Rules.Answer(e.Name, r.To.Addr(), r.To.Port(), r.Proto)
+	}
+	if e.Verdict.Allowed { // a pin that has run out, or a flow too many
+		e.Verdict = netpolicy.Verdict{Rule: e.Verdict.Rule, Why: "the name must be looked up again, or too many flows are open"}
+	}
+	g.record.refused(e)
+}
+
+// What names what was tried: "api.example.com", "api.example.com (93.184.215.14:443/tcp)", "93.184.215.14:443/tcp".
+func (e Event) What() string {
+	to := ""
+	switch {
+	case e.To.Port() != 0:
+		to = fmt.Sprintf("%s/%s", e.To, e.Proto)
+	case e.To.IsValid() && e.Kind == "connection":
+		to = fmt.Sprintf("%s/%s", e.To.Addr(), e.Proto)
+	case e.To.IsValid():
+		to = e.To.Addr().String()
+	}
+	switch {
+	case e.Name == "":
+		return to
+	case to == "":
+		return e.Name
+	}
+	return fmt.Sprintf("%s (%s)", e.Name, to)
+}
+
+// Hint is the smallest change of a policy that would allow what was refused; "" where no change would.
+func (e Event) Hint() string {
+	v := e.Verdict
+	proto := ""
+	if e.Proto == "udp" {
+		proto = "/udp"
+	}
+	switch {
+	case v.Rule != "":
+		return "" // a line says so
+	case strings.HasPrefix(v.Why, "network.limits."):
+		field, _, _ := strings.Cut(v.Why, ":")
+		return "raise " + field
+	case strings.HasPrefix(v.Why, "the floor") && e.To.IsValid():
+		port := "PORT"
+		if e.To.Port() != 0 {
+			port = fmt.Sprint(e.To.Port())
+		}
+		return fmt.Sprintf("only a rule that names the address opens it: add {cidrs: [%s], ports: [%s%s]} to network.egress", netip.PrefixFrom(e.To.Addr(), e.To.Addr().BitLen()), port, proto)
+	case v.Why != noRule || e.Kind == "connection" && e.To.Port() == 0:
+		return ""
+	case e.Kind == "dns":
+		return fmt.Sprintf("add %q to network.egress", e.Name+":443")
+	case e.Name != "":
+		return fmt.Sprintf("add %q to network.egress", fmt.Sprintf("%s:%d%s", e.Name, e.To.Port(), proto))
+	}
+	return fmt.Sprintf("look up an allowed name first, or add {cidrs: [%s], ports: [%d%s]} to network.egress", netip.PrefixFrom(e.To.Addr(), e.To.Addr().BitLen()), e.To.Port(), proto)
+}
+
+// noRule is netpolicy's word for it.
+var noRule = netpolicy.Compile(nil, nil).Lookup("x").Why

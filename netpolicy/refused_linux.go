@@ -1,0 +1,153 @@
+package netpolicy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Refused is a packet that a box tried to send and the rules in its namespace refused.
+type Refused struct {
+	To    netip.AddrPort // port 0 where the protocol has none
+	Proto string         // "tcp", "udp", "icmp", "protocol 132"
+}
+
+// refusedLog is the reading end of nfnetlink_log in a box's namespace.
+type refusedLog struct{ conn *netlink.Conn }
+
+// Messages and attributes of linux/netfilter/nfnetlink_log.h.
+const (
+	nflogPacket, nflogConfig        = 0, 1
+	nflogCmd, nflogMode             = 1, 2
+	nflogBind, nflogCopy            = 1, 2
+	nflogPayload                    = 9
+	refusedBytes             uint32 = 64
+)
+
+// watchRefusals asks for the packets that the chain refuse logs.
+func (h *Handle) watchRefusals() error {
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return fmt.Errorf("netpolicy: open nfnetlink_log: %w", err)
+	}
+	h.refused = &refusedLog{conn}
+	mode := append(binary.BigEndian.AppendUint32(nil, refusedBytes), nflogCopy, 0)
+	for _, a := range []netlink.Attribute{{Type: nflogCmd, Data: []byte{nflogBind}}, {Type: nflogMode, Data: mode}} {
+		data, err := netlink.MarshalAttributes([]netlink.Attribute{a})
+		if err == nil {
+			_, err = conn.Execute(netlink.Message{
+				Header: netlink.Header{Type: unix.NFNL_SUBSYS_ULOG<<8 | nflogConfig, Flags: netlink.Request | netlink.Acknowledge},
+				Data:   append([]byte{unix.AF_UNSPEC, unix.NFNETLINK_V0, refusals >> 8, refusals & 0xff}, data...),
+			})
+		}
+		if err != nil {
+			return fmt.Errorf("netpolicy: watch refused packets (kernel module nfnetlink_log): %w", err)
+		}
+	}
+	return nil
+}
+
+func (l *refusedLog) Close() error { return l.conn.Close() }
+
+// EachRefused calls f for every refused packet that the kernel tells of, until StopRefused or Close. A flood is told in part.
+func (h *Handle) EachRefused(f func(Refused)) {
+	for {
+		messages, err := h.refused.conn.Receive()
+		for _, m := range messages {
+			if r, ok := parseRefused(m.Header.Type, m.Data); ok {
+				f(r)
+			}
+		}
+		if err != nil && !errors.Is(err, unix.ENOBUFS) { // what came too fast is missing then
+			h.refused.drain(f)
+			return
+		}
+	}
+}
+
+// StopRefused lets EachRefused return when it has told what is there now.
+func (h *Handle) StopRefused() error { return h.refused.conn.SetReadDeadline(time.Unix(1, 0)) }
+
+// drain reads what is left, without waiting for more.
+func (l *refusedLog) drain(f func(Refused)) {
+	socket, err := l.conn.SyscallConn()
+	if err != nil {
+		return // closed
+	}
+	buffer := make([]byte, 1<<16)
+	// An error says that it is closed.
+	_ = socket.Control(func(fd uintptr) {
+		for {
+			n, _, err := unix.Recvfrom(int(fd), buffer, unix.MSG_DONTWAIT)
+			if err == unix.EINTR || err == unix.ENOBUFS {
+				continue
+			}
+			if err != nil || n <= 0 {
+				return
+			}
+			messages, err := syscall.ParseNetlinkMessage(buffer[:n])
+			if err != nil {
+				return
+			}
+			for _, m := range messages {
+				if r, ok := parseRefused(netlink.HeaderType(m.Header.Type), m.Data); ok {
+					f(r)
+				}
+			}
+		}
+	})
+}
+
+func parseRefused(kind netlink.HeaderType, data []byte) (Refused, bool) {
+	if kind != unix.NFNL_SUBSYS_ULOG<<8|nflogPacket || len(data) < 4 {
+		return Refused{}, false
+	}
+	attributes, err := netlink.UnmarshalAttributes(data[4:])
+	if err != nil {
+		return Refused{}, false
+	}
+	for _, a := range attributes {
+		if a.Type == nflogPayload {
+			return parsePacket(a.Data)
+		}
+	}
+	return Refused{}, false
+}
+
+// parsePacket reads as much of an IP packet as a decision is about.
+func parsePacket(p []byte) (r Refused, ok bool) {
+	var proto byte
+	var addr netip.Addr
+	switch {
+	case len(p) >= 20 && p[0]>>4 == 4:
+		proto, addr = p[9], netip.AddrFrom4([4]byte(p[16:20]))
+		p = p[min(len(p), int(p[0]&15)*4):]
+	case len(p) >= 40 && p[0]>>4 == 6:
+		proto, addr = p[6], netip.AddrFrom16([16]byte(p[24:40]))
+		p = p[40:]
+	default:
+		return Refused{}, false
+	}
+	var port uint16
+	switch proto {
+	case unix.IPPROTO_TCP:
+		r.Proto = "tcp"
+	case unix.IPPROTO_UDP:
+		r.Proto = "udp"
+	case unix.IPPROTO_ICMP, unix.IPPROTO_ICMPV6:
+		r.Proto = "icmp"
+	default:
+		r.Proto = fmt.Sprintf("protocol %d", proto)
+	}
+	if (r.Proto == "tcp" || r.Proto == "udp") && len(p) >= 4 {
+		port = binary.BigEndian.Uint16(p[2:4])
+	}
+	r.To = netip.AddrPortFrom(addr, port)
+	return r, true
+}

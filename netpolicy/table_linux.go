@@ -1,0 +1,166 @@
+package netpolicy
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+var nativeEndian = binary.NativeEndian
+
+const (
+	// proxyPort is where redirected connections arrive, and dnsPort where names are asked for. A box has no capability to bind ports
+	// below 1024, so none of its own programs can be in the way.
+	proxyPort, dnsPort = 1, 53
+	// refusals is the group of nfnetlink_log that tells of refused packets, refusalRate how many it tells of in a second: a skill that
+	// floods would otherwise keep skillboxd busy.
+	refusals, refusalRate = 1, 500
+	// flows is how many connections of a box that do not pass skillboxd may be open: each takes a place in the host's conntrack table.
+	flows = 1024
+)
+
+// table is what a box's own namespace enforces. It belongs to skillboxd's user namespace: no capability of the box's holds over it.
+//
+//	chain decide { type filter hook output priority -150    after conntrack, before nat
+//		ct state established,related accept
+//		ip daddr 127.0.0.0/8 accept; ip6 daddr ::1 accept
+//		ip daddr 192.0.0.8 jump reject; ip6 daddr 100::8 jump reject
+//		meta l4proto . ip daddr . th dport @deny4 jump refuse                 also IPv4 addresses within IPv6 ones
+//		meta l4proto . ip daddr . th dport @allow4 accept                     TCP; with a link UDP too, up to a number of flows
+//		meta l4proto . ip daddr . th dport @pin4 accept
+//		jump refuse
+//	}
+//	chain divert { type nat hook output priority -100
+//		ip daddr 127.0.0.0/8 accept; ip6 daddr ::1 accept
+//		meta l4proto . ip daddr . th dport @allow4 accept                     with a link only
+//		meta l4proto tcp redirect to :1
+//	}
+//	chain refuse { limit rate 500/second log group 1; jump reject }
+//	chain reject { meta l4proto tcp reject with tcp reset; reject with icmpx admin-prohibited }
+type table struct {
+	mu                                       sync.Mutex
+	linked                                   bool
+	conn                                     *nftables.Conn
+	of                                       *nftables.Table
+	deny4, deny6, allow4, allow6, pin4, pin6 *nftables.Set
+}
+
+var (
+	key4 = nftables.MustConcatSetType(nftables.TypeInetProto, nftables.TypeIPAddr, nftables.TypeInetService)
+	key6 = nftables.MustConcatSetType(nftables.TypeInetProto, nftables.TypeIP6Addr, nftables.TypeInetService)
+)
+
+// newTable puts the rules in force in the calling thread's network namespace. With a link, cidrs are reached through it by the kernel
+// alone, and otherwise through skillboxd.
+func newTable(rules *Ruleset, linked bool) (*table, error) {
+	conn, err := nftables.New(nftables.AsLasting())
+	if err != nil {
+		return nil, fmt.Errorf("netpolicy: open nftables: %w", err)
+	}
+	t := &table{conn: conn, linked: linked}
+	if err := t.fill(rules); err != nil {
+		conn.CloseLasting()
+		return nil, fmt.Errorf("netpolicy: load nftables rules: %w", err)
+	}
+	return t, nil
+}
+
+func (t *table) Close() error { return t.conn.CloseLasting() }
+
+func (t *table) fill(rules *Ruleset) error {
+	t.of = t.conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "skillbox"})
+	for _, s := range []struct {
+		set  **nftables.Set
+		name string
+		key  nftables.SetDatatype
+	}{{&t.deny4, "deny4", key4}, {&t.deny6, "deny6", key6}, {&t.allow4, "allow4", key4}, {&t.allow6, "allow6", key6}, {&t.pin4, "pin4", key4}, {&t.pin6, "pin6", key6}} {
+		*s.set = &nftables.Set{Table: t.of, Name: s.name, KeyType: s.key, Interval: true, Concatenation: true}
+		if err := t.conn.AddSet(*s.set, nil); err != nil {
+			return err
+		}
+	}
+	protos := []string{"tcp"}
+	if t.linked {
+		protos = append(protos, "udp")
+	}
+	for _, proto := range protos {
+		for _, list := range []struct {
+			rules []Rule
+			sets  [2]*nftables.Set
+		}{{rules.deny.rules, [2]*nftables.Set{t.deny4, t.deny6}}, {rules.egress.rules, [2]*nftables.Set{t.allow4, t.allow6}}} {
+			if err := t.load(list.sets, proto, spans(list.rules, proto)); err != nil {
+				return err
+			}
+		}
+	}
+	t.decide()
+	t.divert()
+	return t.conn.Flush()
+}
+
+// decide adds the chains that every packet passes which a program of the box sends.
+func (t *table) decide() {
+	reject := t.conn.AddChain(&nftables.Chain{Table: t.of, Name: "reject"})
+	t.add(reject, transport(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}})
+	t.add(reject, []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}})
+	refuse := t.conn.AddChain(&nftables.Chain{Table: t.of, Name: "refuse"})
+	t.add(refuse, []expr.Any{
+		&expr.Limit{Type: expr.LimitTypePkts, Rate: refusalRate, Unit: expr.LimitTimeSecond, Burst: refusalRate},
+		&expr.Log{Key: 1<<unix.NFTA_LOG_GROUP | 1<<unix.NFTA_LOG_SNAPLEN | 1<<unix.NFTA_LOG_QTHRESHOLD, Group: refusals, Snaplen: 64, QThreshold: 1},
+	})
+	t.add(refuse, jump("reject"))
+
+	priority := nftables.ChainPriorityMangle
+	decide := t.conn.AddChain(&nftables.Chain{Table: t.of, Name: "decide", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookOutput, Priority: priority})
+	t.add(decide, established(), accept())
+	for _, loopback := range toLoopback() {
+		t.add(decide, loopback, accept())
+	}
+	// What init tries from inside is never a skill's doing, so it is not logged.
+	for _, never := range NeverReached() {
+		of := byte(ipv4)
+		if never.Is6() {
+			of = ipv6
+		}
+		t.add(decide, toPrefix(of, never.AsSlice()...), jump("reject"))
+	}
+	t.add(decide, destination(ipv4, t.deny4, 0, false), jump("refuse"))
+	t.add(decide, destination(ipv6, t.deny6, 0, false), jump("refuse"))
+	for _, e := range embedding {
+		first := e.in.Addr().AsSlice()[:e.in.Bits()/8]
+		t.add(decide, toPrefix(ipv6, first...), destination(ipv6, t.deny4, uint32(e.at), e.inverted), jump("refuse"))
+	}
+	for _, of := range []struct {
+		family byte
+		sets   []*nftables.Set
+	}{{ipv4, []*nftables.Set{t.allow4, t.pin4}}, {ipv6, []*nftables.Set{t.allow6, t.pin6}}} {
+		if t.linked {
+			t.add(decide, destination(of.family, of.sets[0], 0, false), []expr.Any{&expr.Connlimit{Count: flows, Flags: 1}}, jump("refuse"))
+		}
+		for _, set := range of.sets {
+			t.add(decide, destination(of.family, set, 0, false), accept())
+		}
+	}
+	t.add(decide, jump("refuse"))
+}
+
+// divert adds the chain that sends TCP to skillboxd. What arrives there was allowed.
+func (t *table) divert() {
+	divert := t.conn.AddChain(&nftables.Chain{Table: t.of, Name: "divert", Type: nftables.ChainTypeNAT, Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityNATDest})
+	for _, loopback := range toLoopback() {
+		t.add(divert, loopback, accept())
+	}
+	if t.linked {
+		t.add(divert, destination(ipv4, t.allow4, 0, false), accept())
+		t.add(divert, destination(ipv6, t.allow6, 0, false), accept())
+	}
+	t.add(divert, transport(unix.IPPROTO_TCP), redirect(proxyPort))
+}
+
+func (t *table) add(chain *nftables.Chain, parts ...[]expr.Any) {
+	t.conn.AddRule(&nftables.Rule{Table: t.of, Chain: chain, Exprs: rule(parts...)})
+}

@@ -1,0 +1,101 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"skillbox/helper"
+	"skillbox/netpolicy"
+	"skillbox/netpolicy/gateway"
+	"skillbox/netpolicy/resolver"
+	"skillbox/policy"
+)
+
+// resolvConf names the machine's own resolvers, which answer for the box.
+const resolvConf = "/etc/resolv.conf"
+
+// createNetwork makes the namespace with its rules, and serves the way out of it.
+func (b *Box) createNetwork() error {
+	start := time.Now()
+	defer func() { b.network.ms = Since(start) }()
+	n := &b.Plan.Network
+	var err error
+	if b.network.handle, err = netpolicy.Create(netpolicy.Description{Rules: n.ruleset}); err != nil || n.Path == "none" {
+		return err
+	}
+	upstream, err := upstreams()
+	if n.resolves && err != nil {
+		return err
+	}
+	b.network.gateway = gateway.Start(b.network.handle, gateway.Options{Rules: n.ruleset, Normalize: policy.NormalizeName, Upstream: upstream, Budget: *n.Budget})
+	return nil
+}
+
+func upstreams() (resolver.Upstream, error) {
+	text, err := os.ReadFile(resolvConf)
+	if err != nil {
+		return resolver.Upstream{}, fmt.Errorf("sandbox: names cannot be resolved: %w", err)
+	}
+	return resolver.Upstreams(string(text))
+}
+
+// network are the handles of a box's network.
+type network struct {
+	handle  *netpolicy.Handle
+	gateway *gateway.Gateway // nil without a way out, and after it ended
+	ms      float64
+}
+
+// hangUp ends the way out; the gateway's record is then whole.
+func (n *network) hangUp() (*gateway.Gateway, error) {
+	g := n.gateway
+	n.gateway = nil
+	if g == nil {
+		return nil, nil
+	}
+	return g, g.Close()
+}
+
+func (n *network) close() error {
+	_, err := n.hangUp()
+	if n.handle != nil {
+		err = errors.Join(err, n.handle.Close())
+	}
+	return err
+}
+
+// addNetwork puts what the box reached and was refused into the envelope.
+func (b *Box) addNetwork(r *helper.Result) error {
+	g, err := b.network.hangUp()
+	if g == nil {
+		return err
+	}
+	report := g.Report()
+	r.Usage.Net = (*helper.Net)(&report.Totals)
+	for _, e := range report.Events {
+		r.Network = append(r.Network, helper.Flow{
+			Time: e.Time.UTC(), Kind: e.Kind, Name: e.Name, Address: address(e), Port: e.To.Port(), Proto: e.Proto, Rule: e.Verdict.Rule, Error: e.Err,
+			Sent: e.Sent, Received: e.Received, DurationMS: float64(e.Duration.Microseconds()) / 1000,
+		})
+	}
+	for _, e := range report.Denials {
+		rule := e.Verdict.Rule
+		if rule == "" {
+			rule = e.Verdict.Why
+		}
+		r.Denials = append(r.Denials, helper.Denial{Kind: e.Kind, What: e.What(), Rule: rule, Hint: e.Hint(), Count: e.Count})
+	}
+	if report.Dropped > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d more lookups, connections and refusals are not listed", report.Dropped))
+	}
+	return err
+}
+
+func address(e gateway.Event) string {
+	if !e.To.IsValid() {
+		return ""
+	}
+	return e.To.Addr().String()
+}
