@@ -73,24 +73,36 @@ func established() []expr.Any {
 }
 
 // destination matches protocol . address . port of packets of one family against a set. Where at is not zero, then the address is the
-// IPv4 address that stands there within an IPv6 one, inverted where xor says so.
-func destination(of byte, set *nftables.Set, at uint32, xor bool) []expr.Any {
+// IPv4 address that stands there within an IPv6 one.
+func destination(of byte, set *nftables.Set, at uint32, inverted bool) []expr.Any {
+	address, length := loadAddress(of, at, inverted, reg32+1)
+	return rule(family(of), []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg32}}, address, []expr.Any{
+		&expr.Payload{DestRegister: reg32 + 1 + length/4, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Lookup{SourceRegister: reg32, SetName: set.Name, SetID: set.ID},
+	})
+}
+
+// addressIn matches addresses against a set, on the ports that go with it.
+func addressIn(of byte, l largeSet, at uint32, inverted bool) []expr.Any {
+	address, _ := loadAddress(of, at, inverted, reg1)
+	return rule(family(of), transport(protoNumbers[l.ports.Proto]), []expr.Any{
+		&expr.Payload{DestRegister: reg1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+		&expr.Cmp{Op: expr.CmpOpGte, Register: reg1, Data: []byte{byte(l.ports.From >> 8), byte(l.ports.From)}},
+		&expr.Cmp{Op: expr.CmpOpLte, Register: reg1, Data: []byte{byte(l.ports.To >> 8), byte(l.ports.To)}},
+	}, address, []expr.Any{&expr.Lookup{SourceRegister: reg1, SetName: l.set.Name, SetID: l.set.ID}})
+}
+
+func loadAddress(of byte, at uint32, inverted bool, register uint32) (parts []expr.Any, length uint32) {
 	offset, length := addressAt(of)
 	if at != 0 {
 		offset, length = offset+at, 4
 	}
-	key := []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg32},
-		&expr.Payload{DestRegister: reg32 + 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length},
-	}
-	if xor {
+	parts = []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length}}
+	if inverted {
 		ones := []byte{255, 255, 255, 255}
-		key = append(key, &expr.Bitwise{SourceRegister: reg32 + 1, DestRegister: reg32 + 1, Len: 4, Mask: ones, Xor: ones})
+		parts = append(parts, &expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: ones, Xor: ones})
 	}
-	return rule(family(of), key, []expr.Any{
-		&expr.Payload{DestRegister: reg32 + 1 + length/4, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		&expr.Lookup{SourceRegister: reg32, SetName: set.Name, SetID: set.ID},
-	})
+	return parts, length
 }
 
 func accept() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}} }

@@ -42,11 +42,13 @@ const (
 //	chain refuse { limit rate 500/second log group 1; jump reject }
 //	chain reject { meta l4proto tcp reject with tcp reset; reject with icmpx admin-prohibited }
 type table struct {
-	mu                                       sync.Mutex
-	linked                                   bool
-	conn                                     *nftables.Conn
-	of                                       *nftables.Table
-	deny4, deny6, allow4, allow6, pin4, pin6 *nftables.Set
+	mu          sync.Mutex
+	linked      bool
+	conn        *nftables.Conn
+	of          *nftables.Table
+	deny, allow spanSets
+	pins        [2]*nftables.Set // of IPv4 and of IPv6
+	waiting     int              // elements that were not sent yet
 }
 
 var (
@@ -73,13 +75,9 @@ func (t *table) Close() error { return t.conn.CloseLasting() }
 
 func (t *table) fill(rules *Ruleset) error {
 	t.of = t.conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "skillbox"})
-	for _, s := range []struct {
-		set  **nftables.Set
-		name string
-		key  nftables.SetDatatype
-	}{{&t.deny4, "deny4", key4}, {&t.deny6, "deny6", key6}, {&t.allow4, "allow4", key4}, {&t.allow6, "allow6", key6}, {&t.pin4, "pin4", key4}, {&t.pin6, "pin6", key6}} {
-		*s.set = &nftables.Set{Table: t.of, Name: s.name, KeyType: s.key, Interval: true, Concatenation: true}
-		if err := t.conn.AddSet(*s.set, nil); err != nil {
+	for i, key := range []nftables.SetDatatype{key4, key6} {
+		t.pins[i] = &nftables.Set{Table: t.of, Name: []string{"pin4", "pin6"}[i], KeyType: key, Interval: true, Concatenation: true}
+		if err := t.conn.AddSet(t.pins[i], nil); err != nil {
 			return err
 		}
 	}
@@ -87,15 +85,12 @@ func (t *table) fill(rules *Ruleset) error {
 	if t.linked {
 		protos = append(protos, "udp")
 	}
-	for _, proto := range protos {
-		for _, list := range []struct {
-			rules []Rule
-			sets  [2]*nftables.Set
-		}{{rules.deny.rules, [2]*nftables.Set{t.deny4, t.deny6}}, {rules.egress.rules, [2]*nftables.Set{t.allow4, t.allow6}}} {
-			if err := t.load(list.sets, proto, spans(list.rules, proto)); err != nil {
-				return err
-			}
-		}
+	var err error
+	if t.deny, err = t.newSpanSets("deny", rules.deny.rules, protos); err != nil {
+		return err
+	}
+	if t.allow, err = t.newSpanSets("allow", rules.egress.rules, protos); err != nil {
+		return err
 	}
 	t.decide()
 	t.divert()
@@ -128,22 +123,21 @@ func (t *table) decide() {
 		}
 		t.add(decide, toPrefix(of, never.AsSlice()...), jump("reject"))
 	}
-	t.add(decide, destination(ipv4, t.deny4, 0, false), jump("refuse"))
-	t.add(decide, destination(ipv6, t.deny6, 0, false), jump("refuse"))
+	for _, of := range []byte{ipv4, ipv6} {
+		t.addEach(decide, nil, t.deny.matches(of, 0, false), jump("refuse"))
+	}
 	for _, e := range embedding {
 		first := e.in.Addr().AsSlice()[:e.in.Bits()/8]
-		t.add(decide, toPrefix(ipv6, first...), destination(ipv6, t.deny4, uint32(e.at), e.inverted), jump("refuse"))
+		t.addEach(decide, toPrefix(ipv6, first...), t.deny.matches(ipv6, uint32(e.at), e.inverted), jump("refuse"))
 	}
-	for _, of := range []struct {
-		family byte
-		sets   []*nftables.Set
-	}{{ipv4, []*nftables.Set{t.allow4, t.pin4}}, {ipv6, []*nftables.Set{t.allow6, t.pin6}}} {
+	for i, of := range []byte{ipv4, ipv6} {
+		allowed := t.allow.matches(of, 0, false)
 		if t.linked {
-			t.add(decide, destination(of.family, of.sets[0], 0, false), []expr.Any{&expr.Connlimit{Count: flows, Flags: 1}}, jump("refuse"))
+			tooMany := []expr.Any{&expr.Connlimit{Count: flows, Flags: 1}}
+			t.addEach(decide, nil, allowed, tooMany, jump("refuse"))
 		}
-		for _, set := range of.sets {
-			t.add(decide, destination(of.family, set, 0, false), accept())
-		}
+		t.addEach(decide, nil, allowed, accept())
+		t.add(decide, destination(of, t.pins[i], 0, false), accept())
 	}
 	t.add(decide, jump("refuse"))
 }
@@ -155,12 +149,20 @@ func (t *table) divert() {
 		t.add(divert, loopback, accept())
 	}
 	if t.linked {
-		t.add(divert, destination(ipv4, t.allow4, 0, false), accept())
-		t.add(divert, destination(ipv6, t.allow6, 0, false), accept())
+		for _, of := range []byte{ipv4, ipv6} {
+			t.addEach(divert, nil, t.allow.matches(of, 0, false), accept())
+		}
 	}
 	t.add(divert, transport(unix.IPPROTO_TCP), redirect(proxyPort))
 }
 
 func (t *table) add(chain *nftables.Chain, parts ...[]expr.Any) {
 	t.conn.AddRule(&nftables.Rule{Table: t.of, Chain: chain, Exprs: rule(parts...)})
+}
+
+// addEach adds a rule for each way to match.
+func (t *table) addEach(chain *nftables.Chain, before []expr.Any, matches [][]expr.Any, after ...[]expr.Any) {
+	for _, m := range matches {
+		t.add(chain, before, m, rule(after...))
+	}
 }
