@@ -41,6 +41,25 @@ func Floor(a netip.Addr) string {
 	return ""
 }
 
+// heldOf are the floor's ranges that lie within a wider one: it does not open them. Ranges that hold addresses of IPv4 are among them,
+// for what they lead to cannot be told by a prefix.
+func heldOf(p netip.Prefix) (held []netip.Prefix) {
+	add := func(q netip.Prefix) {
+		if p.Bits() < q.Bits() && p.Contains(q.Addr()) {
+			held = append(held, q)
+		}
+	}
+	for _, kind := range reserved {
+		for _, q := range kind.ranges {
+			add(q)
+		}
+	}
+	for _, e := range embedding {
+		add(e.in)
+	}
+	return held
+}
+
 // Ranges of IPv6 with an IPv4 address inside: where it begins, in bytes, and whether it is inverted.
 var embedding = []struct {
 	in       netip.Prefix

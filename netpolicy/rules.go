@@ -14,6 +14,8 @@ type Rule struct {
 	Except  []netip.Prefix // taken out of CIDRs
 	Ports   []Ports        // none, which only a deny rule may have, is every port
 	Line    string         // where it is written, "policy.yaml:12"
+
+	held [][]netip.Prefix // what the floor keeps of each of CIDRs
 }
 
 // Ports is a range of ports of one protocol, "tcp" or "udp".
@@ -38,10 +40,15 @@ func (r *Rule) covers(port uint16, proto string) bool {
 	return len(r.Ports) == 0 || slices.ContainsFunc(r.Ports, func(p Ports) bool { return p.Proto == proto && p.From <= port && port <= p.To })
 }
 
-// holds says that an address is one of the rule's ranges and of no exception.
+// holds says that an address is in one of the rule's ranges, and neither an exception nor the floor's.
 func (r *Rule) holds(a netip.Addr) bool {
 	in := func(p netip.Prefix) bool { return p.Contains(a) }
-	return slices.ContainsFunc(r.CIDRs, in) && !slices.ContainsFunc(r.Except, in)
+	for i, p := range r.CIDRs {
+		if in(p) && (r.held == nil || !slices.ContainsFunc(r.held[i], in)) {
+			return !slices.ContainsFunc(r.Except, in)
+		}
+	}
+	return false
 }
 
 // Verdict is a decision and its reason.
@@ -56,6 +63,7 @@ const noRule = "no rule of network.egress"
 // Ruleset is a compiled policy. It is immutable, and its decisions are pure: what the kernel enforces is made from it.
 type Ruleset struct {
 	egress, deny index
+	own          map[netip.Addr]bool
 }
 
 // index finds the rules for a name or an address without looking at all of them.
@@ -67,9 +75,27 @@ type index struct {
 	bits   [2][]int // prefix lengths in use, longest first: of IPv4, of IPv6
 }
 
-// Compile makes a Ruleset. The rules are taken to be in normal form.
+// Compile makes a Ruleset. The rules are taken to be in normal form. A range of egress opens what the floor holds only if it lies within:
+// 0.0.0.0/0 does not open 10.0.0.0/8, and 169.254.0.0/16 not the metadata service.
 func Compile(egress, deny []Rule) *Ruleset {
+	egress = slices.Clone(egress)
+	for i := range egress {
+		r := &egress[i]
+		r.held = make([][]netip.Prefix, len(r.CIDRs))
+		for j, p := range r.CIDRs {
+			r.held[j] = heldOf(p)
+		}
+	}
 	return &Ruleset{egress: newIndex(egress), deny: newIndex(deny)}
+}
+
+// OnHost is the Ruleset of a host with these addresses: what a name leads to is not one of them.
+func (s *Ruleset) OnHost(own []netip.Addr) *Ruleset {
+	on := &Ruleset{egress: s.egress, deny: s.deny, own: map[netip.Addr]bool{}}
+	for _, a := range own {
+		on.own[a.Unmap().WithZone("")] = true
+	}
+	return on
 }
 
 func newIndex(rules []Rule) index {
@@ -216,6 +242,9 @@ func (s *Ruleset) ranges(a netip.Addr, port uint16, proto string) (v Verdict, de
 	if what := Floor(a); what != "" {
 		return Verdict{Why: "the floor: " + what}, true
 	}
+	if s.own[a] {
+		return Verdict{Why: "the floor: this host's own address"}, true
+	}
 	return Verdict{}, false
 }
 
@@ -237,8 +266,13 @@ func (s *Ruleset) String() string {
 			for _, d := range r.Domains {
 				fmt.Fprintf(&b, "%s %-40s %-20s %s\n", list.word, d, strings.Join(ports, " "), r.Line)
 			}
-			for _, p := range r.CIDRs {
+			for i, p := range r.CIDRs {
 				fmt.Fprintf(&b, "%s %-40s %-20s %s\n", list.word, p, strings.Join(ports, " "), r.Line)
+				if r.held != nil {
+					for _, h := range r.held[i] {
+						fmt.Fprintf(&b, "      but not %s\n", h)
+					}
+				}
 				for _, e := range r.Except {
 					if p.Overlaps(e) {
 						fmt.Fprintf(&b, "      but not %s\n", e)

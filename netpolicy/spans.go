@@ -59,8 +59,14 @@ type addrRange struct{ from, to netip.Addr }
 // ranges are the rule's addresses without its exceptions.
 func (r *Rule) ranges() []addrRange {
 	var all []addrRange
-	for _, p := range r.CIDRs {
-		all = append(all, rangeOf(p))
+	for i, p := range r.CIDRs {
+		part := []addrRange{rangeOf(p)}
+		if r.held != nil {
+			for _, h := range r.held[i] {
+				part = subtract(part, rangeOf(h))
+			}
+		}
+		all = append(all, part...)
 	}
 	for _, e := range r.Except {
 		all = subtract(all, rangeOf(e))

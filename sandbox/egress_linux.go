@@ -3,6 +3,8 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"os"
 	"time"
 
@@ -29,7 +31,11 @@ func (b *Box) createNetwork() error {
 	if n.resolves && err != nil {
 		return err
 	}
-	b.network.gateway = gateway.Start(b.network.handle, gateway.Options{Rules: n.ruleset, Normalize: policy.NormalizeName, Upstream: upstream, Budget: *n.Budget})
+	own, err := ownAddresses()
+	if err != nil {
+		return err
+	}
+	b.network.gateway = gateway.Start(b.network.handle, gateway.Options{Rules: n.ruleset.OnHost(own), Normalize: policy.NormalizeName, Upstream: upstream, Budget: *n.Budget})
 	return nil
 }
 
@@ -39,6 +45,20 @@ func upstreams() (resolver.Upstream, error) {
 		return resolver.Upstream{}, fmt.Errorf("sandbox: names cannot be resolved: %w", err)
 	}
 	return resolver.Upstreams(string(text))
+}
+
+// ownAddresses are the machine's, at which its own services may listen.
+func ownAddresses() (own []netip.Addr, err error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: this host's own addresses: %w", err)
+	}
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			own = append(own, p.Addr())
+		}
+	}
+	return own, nil
 }
 
 // network are the handles of a box's network.
