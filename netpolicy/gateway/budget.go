@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -18,8 +17,6 @@ type budget struct {
 	tokens      float64
 	at          time.Time
 }
-
-var errBytes = errors.New("the run's bytes are used up")
 
 func (b *budget) start(of Budget) {
 	b.of = of
