@@ -89,11 +89,22 @@ func Compile(egress, deny []Rule) *Ruleset {
 	return &Ruleset{egress: newIndex(egress), deny: newIndex(deny)}
 }
 
-// OnHost is the Ruleset of a host with these addresses: what a name leads to is not one of them.
+// OnHost is the Ruleset on a host with these addresses. They belong to the floor: only a range of that one address opens it.
 func (s *Ruleset) OnHost(own []netip.Addr) *Ruleset {
 	on := &Ruleset{egress: s.egress, deny: s.deny, own: map[netip.Addr]bool{}}
+	on.egress.rules = slices.Clone(s.egress.rules)
 	for _, a := range own {
-		on.own[a.Unmap().WithZone("")] = true
+		a = a.Unmap().WithZone("")
+		on.own[a] = true
+		for i := range on.egress.rules {
+			r := &on.egress.rules[i]
+			for j, p := range r.CIDRs {
+				if p.Contains(a) && !p.IsSingleIP() {
+					r.held = slices.Clone(r.held)
+					r.held[j] = append(slices.Clip(r.held[j]), netip.PrefixFrom(a, a.BitLen()))
+				}
+			}
+		}
 	}
 	return on
 }

@@ -196,3 +196,32 @@ func BenchmarkCompile(b *testing.B) {
 		spans(rules, "tcp")
 	}
 }
+
+func TestAHostsOwnAddressIsOpenedByNothingWider(t *testing.T) {
+	own := netip.MustParseAddr("93.184.0.7")
+	wide := Rule{CIDRs: prefixes("93.184.0.0/24"), Ports: tcp(443), Line: "p:1"}
+	exact := Rule{CIDRs: prefixes("93.184.0.7/32"), Ports: tcp(443), Line: "p:2"}
+	name := Rule{Domains: []string{"host.example"}, Ports: tcp(443), Line: "p:3"}
+	before := Compile([]Rule{wide, name}, nil)
+	on := before.OnHost([]netip.Addr{netip.MustParseAddr("::ffff:93.184.0.7")})
+	for _, c := range []struct {
+		what string
+		v    Verdict
+		want bool
+	}{
+		{"a wide range", on.Address(own, 443, "tcp"), false},
+		{"its neighbour", on.Address(own.Next(), 443, "tcp"), true},
+		{"on another host", before.Address(own, 443, "tcp"), true},
+		{"a name", on.Answer("host.example", own, 443, "tcp"), false},
+		{"its own range", Compile([]Rule{wide, exact}, nil).OnHost([]netip.Addr{own}).Address(own, 443, "tcp"), true},
+	} {
+		if c.v.Allowed != c.want {
+			t.Errorf("%s: %+v", c.what, c.v)
+		}
+	}
+	for _, s := range spans(on.egress.rules, "tcp") {
+		if !own.Less(s.From) && !s.To.Less(own) {
+			t.Errorf("span %+v holds it", s)
+		}
+	}
+}

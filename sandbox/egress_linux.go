@@ -23,8 +23,9 @@ func (b *Box) createNetwork() error {
 	start := time.Now()
 	defer func() { b.network.ms = Since(start) }()
 	n := &b.Plan.Network
-	var err error
-	if b.network.handle, err = netpolicy.Create(netpolicy.Description{Rules: n.ruleset}); err != nil || n.Path == "none" {
+	if n.Path == "none" {
+		var err error
+		b.network.handle, err = netpolicy.Create(netpolicy.Description{})
 		return err
 	}
 	upstream, err := upstreams()
@@ -35,7 +36,11 @@ func (b *Box) createNetwork() error {
 	if err != nil {
 		return err
 	}
-	b.network.gateway = gateway.Start(b.network.handle, gateway.Options{Rules: n.ruleset.OnHost(own), Normalize: policy.NormalizeName, Upstream: upstream, Budget: *n.Budget})
+	rules := n.ruleset.OnHost(own)
+	if b.network.handle, err = netpolicy.Create(netpolicy.Description{Rules: rules}); err != nil {
+		return err
+	}
+	b.network.gateway = gateway.Start(b.network.handle, gateway.Options{Rules: rules, Normalize: policy.NormalizeName, Upstream: upstream, Budget: *n.Budget})
 	return nil
 }
 
