@@ -35,14 +35,14 @@ type largeSet struct {
 }
 
 // newSpanSets makes sets with these names and loads them.
-func (t *table) newSpanSets(name string, rules []Rule, protos []string) (s spanSets, err error) {
+func (t *table) newSpanSets(name string, rules []Rule) (s spanSets, err error) {
 	for i, key := range []nftables.SetDatatype{key4, key6} {
 		s.mixed[i] = &nftables.Set{Table: t.of, Name: name + []string{"4", "6"}[i], KeyType: key, Interval: true, Concatenation: true}
 		if err := t.conn.AddSet(s.mixed[i], nil); err != nil {
 			return s, err
 		}
 	}
-	for _, proto := range protos {
+	for _, proto := range []string{"tcp", "udp"} {
 		groups := map[Span][]Span{} // by family and ports
 		order := []Span{}
 		for _, p := range spans(rules, proto) {
@@ -56,6 +56,9 @@ func (t *table) newSpanSets(name string, rules []Rule, protos []string) (s spanS
 			groups[g] = append(groups[g], p)
 		}
 		for _, g := range order {
+			if proto == "udp" && !t.linked[familyOf(g.From)] {
+				continue // it is refused altogether
+			}
 			if err := t.loadGroup(&s, name, proto, g, groups[g]); err != nil {
 				return s, err
 			}
@@ -65,9 +68,9 @@ func (t *table) newSpanSets(name string, rules []Rule, protos []string) (s spanS
 }
 
 func (t *table) loadGroup(s *spanSets, name, proto string, g Span, all []Span) error {
-	of, kind := 0, nftables.TypeIPAddr
+	of, kind := familyOf(g.From), nftables.TypeIPAddr
 	if g.From.Is6() {
-		of, kind = 1, nftables.TypeIP6Addr
+		kind = nftables.TypeIP6Addr
 	}
 	elements := make([]nftables.SetElement, 0, 2*len(all))
 	if len(all) <= many {
@@ -127,6 +130,14 @@ func (t *table) load(set *nftables.Set, list []nftables.SetElement) error {
 	return nil
 }
 
+// familyOf is an address's place in inetFamilies.
+func familyOf(a netip.Addr) int {
+	if a.Is6() {
+		return 1
+	}
+	return 0
+}
+
 func element(proto string, s Span) nftables.SetElement {
 	key := func(address []byte, port uint16) []byte {
 		k := append([]byte{protoNumbers[proto], 0, 0, 0}, address...)
@@ -141,13 +152,10 @@ func (h *Handle) Pin(addr netip.Addr, before, after []Ports) error {
 	t := h.table
 	t.mu.Lock() // a batch is one writer's
 	defer t.mu.Unlock()
-	set := t.pins[0]
-	if addr.Is6() {
-		set = t.pins[1]
-	}
+	set := t.pins[familyOf(addr)]
 	change := func(f func(*nftables.Set, []nftables.SetElement) error, list, except []Ports) error {
 		for _, p := range list {
-			if p.Proto == "udp" && !t.linked || slices.Contains(except, p) {
+			if p.Proto == "udp" && !t.linked[familyOf(addr)] || slices.Contains(except, p) {
 				continue
 			}
 			if err := f(set, []nftables.SetElement{element(p.Proto, Span{addr, addr, p.From, p.To})}); err != nil {

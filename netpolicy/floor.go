@@ -60,6 +60,18 @@ func heldOf(p netip.Prefix) (held []netip.Prefix) {
 	return held
 }
 
+// opened are the ranges by which rules open some of the floor.
+func (s *Ruleset) opened() (all []netip.Prefix) {
+	for _, r := range s.egress.rules {
+		for _, p := range r.CIDRs {
+			if Floor(p.Addr()) != "" {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
+}
+
 // Ranges of IPv6 with an IPv4 address inside: where it begins, in bytes, and whether it is inverted.
 var embedding = []struct {
 	in       netip.Prefix

@@ -22,7 +22,12 @@ type Handle struct {
 	DNS2 net.Listener   // the same for TCP
 
 	table   *table
-	refused *refusedLog
+	refused *monitor
+	flows   *monitor // with a link
+	links   *links   // nil without a link
+	link    *link
+
+	flowTable *flowTable
 }
 
 // Path is how another process of our pid namespace joins the network namespace.
@@ -46,7 +51,14 @@ func (h *Handle) Close() error {
 	if h.table != nil {
 		errs = append(errs, h.table.Close())
 	}
+	errs = append(errs, h.closeFlows())
 	errs = append(errs, h.ns.Close())
+	if h.link != nil {
+		errs = append(errs, h.link.Close())
+	}
+	if h.links != nil {
+		errs = append(errs, h.links.Close())
+	}
 	for i, err := range errs {
 		if errors.Is(err, net.ErrClosed) {
 			errs[i] = nil // whoever served it closed it
@@ -68,7 +80,32 @@ func Create(d Description) (*Handle, error) {
 		done <- answer{h, err}
 	}()
 	a := <-done
+	if a.err == nil && d.Link && d.Rules.Any() {
+		if a.err = a.h.attach(d); a.err != nil {
+			return nil, errors.Join(a.err, a.h.Close())
+		}
+	}
 	return a.h, a.err
+}
+
+// attach gives the namespace its link.
+func (h *Handle) attach(d Description) (err error) {
+	if h.links, err = openLinks(); err != nil {
+		return err
+	}
+	if err := h.links.sweep(); err != nil {
+		return err
+	}
+	if err := h.links.forwarding(); err != nil {
+		return err
+	}
+	if d.Link6 {
+		if err := h.links.forwarding6(); err != nil {
+			return err
+		}
+	}
+	h.link, err = h.links.attach(h.ns, linkDescription{ID: d.ID, IPv6: d.Link6, Opened: d.Rules.opened()})
+	return err
 }
 
 func create(d Description) (_ *Handle, err error) {
@@ -95,14 +132,17 @@ func create(d Description) (_ *Handle, err error) {
 	if !d.Rules.Any() {
 		return h, nil
 	}
-	if h.table, err = newTable(d.Rules, false); err != nil {
+	if h.table, err = newTable(d.Rules, [2]bool{d.Link, d.Link && d.Link6}, d.Limits); err != nil {
 		return nil, err
 	}
-	v6, err := h.lead(lo)
-	if err != nil {
+	if err := h.lead(lo); err != nil {
 		return nil, err
 	}
-	return h, errors.Join(h.listen(v6), h.watchRefusals())
+	err = errors.Join(h.listen(), h.watchRefusals())
+	if err == nil && d.Link {
+		err = h.watchFlows()
+	}
+	return h, err
 }
 
 // The addresses of a box without a link. Programs look for one that is not loopback before they ask for names (AI_ADDRCONFIG of
@@ -112,30 +152,29 @@ var (
 	ownAddress6 = netip.MustParsePrefix("2001:db8::2/128") // RFC 3849, documentation
 )
 
-// lead makes every address one of the namespace's own: packets to it are sent, which the rules in force refuse or divert, and should
-// both fail they end here.
-func (h *Handle) lead(lo netlink.Link) (v6 bool, err error) {
-	for _, p := range []netip.Prefix{ownAddress4, ownAddress6} {
+// lead makes every address of a family without a link one of the namespace's own: packets to it are sent, which the rules in force refuse
+// or divert, and should both fail they end here.
+func (h *Handle) lead(lo netlink.Link) error {
+	for i, p := range []netip.Prefix{ownAddress4, ownAddress6} {
+		if h.table.linked[i] {
+			continue
+		}
 		everything := netip.PrefixFrom(p.Addr(), 0).Masked()
 		add := &netlink.Addr{IPNet: ipNet(p), Flags: unix.IFA_F_NODAD}
 		err := netlink.AddrAdd(lo, add)
 		if err == nil {
 			err = netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: ipNet(everything), Type: unix.RTN_LOCAL, Src: add.IP, Scope: netlink.SCOPE_HOST})
 		}
-		switch {
-		case err == nil:
-			v6 = p.Addr().Is6()
-		case p.Addr().Is6() && noIPv6(err):
-		default:
-			return false, fmt.Errorf("netpolicy: lead %s to loopback: %w", everything, err)
+		if err != nil && !(p.Addr().Is6() && noIPv6(err)) {
+			return fmt.Errorf("netpolicy: lead %s to loopback: %w", everything, err)
 		}
 	}
-	return v6, nil
+	return nil
 }
 
 // noIPv6 says that the machine runs without IPv6 (ipv6.disable=1, or disable_ipv6).
 func noIPv6(err error) bool {
-	for _, e := range []error{unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.EACCES, unix.EPERM, unix.ENOTSUP} {
+	for _, e := range []error{unix.EOPNOTSUPP, unix.EAFNOSUPPORT, unix.EACCES, unix.EPERM, unix.ENOTSUP, unix.EADDRNOTAVAIL} {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -148,12 +187,12 @@ func ipNet(p netip.Prefix) *net.IPNet {
 }
 
 // listen makes the sockets that the rules lead to. They belong to the namespace of this thread, wherever they are served.
-func (h *Handle) listen(v6 bool) error {
+func (h *Handle) listen() error {
 	for _, at := range []struct{ network, host string }{{"tcp4", "127.0.0.1"}, {"tcp6", "::1"}} {
-		if at.network == "tcp6" && !v6 {
+		l, err := net.Listen(at.network, netip.AddrPortFrom(netip.MustParseAddr(at.host), proxyPort).String())
+		if err != nil && at.network == "tcp6" && noIPv6(err) {
 			continue
 		}
-		l, err := net.Listen(at.network, netip.AddrPortFrom(netip.MustParseAddr(at.host), proxyPort).String())
 		if err != nil {
 			return fmt.Errorf("netpolicy: %w", err)
 		}

@@ -9,7 +9,16 @@ type Description struct {
 	// Rules, if there are any for egress, decide; nil is loopback alone. TCP then ends at the Handle's listeners, and names are asked for
 	// at its DNS sockets.
 	Rules *Ruleset
+
+	// Link gives the box interfaces of its own to what rules name by address, and to UDP: the kernel carries that, and TCP to names goes
+	// through the listeners all the same. It takes root in the machine's own user namespace, see Linkable. Link6 is for IPv6 too.
+	Link, Link6 bool
+	ID          string // of the box, names the link
+	Limits      Limits // of what goes over the link
 }
+
+// Limits of one run. Zero is nothing.
+type Limits struct{ Bytes, Connections, Rate int64 }
 
 // NeverReached is refused before all else: what a box tries to see whether the rules are in force. The dummy address of RFC 7600, and
 // one of the discard-only range of RFC 6666.

@@ -1,12 +1,10 @@
 package netpolicy
 
 import (
+	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
-	"syscall"
-	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -16,18 +14,16 @@ import (
 type Refused struct {
 	To    netip.AddrPort // port 0 where the protocol has none
 	Proto string         // "tcp", "udp", "icmp", "protocol 132"
+	Limit string         // that was reached, "network.limits.rate"; "" where a rule or none refused it
 }
-
-// refusedLog is the reading end of nfnetlink_log in a box's namespace.
-type refusedLog struct{ conn *netlink.Conn }
 
 // Messages and attributes of linux/netfilter/nfnetlink_log.h.
 const (
-	nflogPacket, nflogConfig        = 0, 1
-	nflogCmd, nflogMode             = 1, 2
-	nflogBind, nflogCopy            = 1, 2
-	nflogPayload                    = 9
-	refusedBytes             uint32 = 64
+	nflogPacket, nflogConfig         = 0, 1
+	nflogCmd, nflogMode              = 1, 2
+	nflogBind, nflogCopy             = 1, 2
+	nflogPayload, nflogPrefix        = 9, 10
+	refusedBytes              uint32 = 64
 )
 
 // watchRefusals asks for the packets that the chain refuse logs.
@@ -36,7 +32,7 @@ func (h *Handle) watchRefusals() error {
 	if err != nil {
 		return fmt.Errorf("netpolicy: open nfnetlink_log: %w", err)
 	}
-	h.refused = &refusedLog{conn}
+	h.refused = &monitor{conn}
 	mode := append(binary.BigEndian.AppendUint32(nil, refusedBytes), nflogCopy, 0)
 	for _, a := range []netlink.Attribute{{Type: nflogCmd, Data: []byte{nflogBind}}, {Type: nflogMode, Data: mode}} {
 		data, err := netlink.MarshalAttributes([]netlink.Attribute{a})
@@ -53,53 +49,11 @@ func (h *Handle) watchRefusals() error {
 	return nil
 }
 
-func (l *refusedLog) Close() error { return l.conn.Close() }
-
-// EachRefused calls f for every refused packet that the kernel tells of, until StopRefused or Close. A flood is told in part.
+// EachRefused calls f for every refused packet that the kernel tells of, until Quiet or Close. A flood is told in part.
 func (h *Handle) EachRefused(f func(Refused)) {
-	for {
-		messages, err := h.refused.conn.Receive()
-		for _, m := range messages {
-			if r, ok := parseRefused(m.Header.Type, m.Data); ok {
-				f(r)
-			}
-		}
-		if err != nil && !errors.Is(err, unix.ENOBUFS) { // what came too fast is missing then
-			h.refused.drain(f)
-			return
-		}
-	}
-}
-
-// StopRefused lets EachRefused return when it has told what is there now.
-func (h *Handle) StopRefused() error { return h.refused.conn.SetReadDeadline(time.Unix(1, 0)) }
-
-// drain reads what is left, without waiting for more.
-func (l *refusedLog) drain(f func(Refused)) {
-	socket, err := l.conn.SyscallConn()
-	if err != nil {
-		return // closed
-	}
-	buffer := make([]byte, 1<<16)
-	// An error says that it is closed.
-	_ = socket.Control(func(fd uintptr) {
-		for {
-			n, _, err := unix.Recvfrom(int(fd), buffer, unix.MSG_DONTWAIT)
-			if err == unix.EINTR || err == unix.ENOBUFS {
-				continue
-			}
-			if err != nil || n <= 0 {
-				return
-			}
-			messages, err := syscall.ParseNetlinkMessage(buffer[:n])
-			if err != nil {
-				return
-			}
-			for _, m := range messages {
-				if r, ok := parseRefused(netlink.HeaderType(m.Header.Type), m.Data); ok {
-					f(r)
-				}
-			}
+	h.refused.each(func(kind netlink.HeaderType, data []byte) {
+		if r, ok := parseRefused(kind, data); ok {
+			f(r)
 		}
 	})
 }
@@ -112,12 +66,18 @@ func parseRefused(kind netlink.HeaderType, data []byte) (Refused, bool) {
 	if err != nil {
 		return Refused{}, false
 	}
+	var r Refused
+	ok, limit := false, ""
 	for _, a := range attributes {
-		if a.Type == nflogPayload {
-			return parsePacket(a.Data)
+		switch a.Type {
+		case nflogPayload:
+			r, ok = parsePacket(a.Data)
+		case nflogPrefix:
+			limit = string(bytes.TrimRight(a.Data, "\x00"))
 		}
 	}
-	return Refused{}, false
+	r.Limit = limit
+	return r, ok
 }
 
 // parsePacket reads as much of an IP packet as a decision is about.

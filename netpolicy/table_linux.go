@@ -19,8 +19,6 @@ const (
 	// refusals is the group of nfnetlink_log that tells of refused packets, refusalRate how many it tells of in a second: a skill that
 	// floods would otherwise keep skillboxd busy.
 	refusals, refusalRate = 1, 500
-	// flows is how many connections of a box that do not pass skillboxd may be open: each takes a place in the host's conntrack table.
-	flows = 1024
 )
 
 // table is what a box's own namespace enforces. It belongs to skillboxd's user namespace: no capability of the box's holds over it.
@@ -30,7 +28,7 @@ const (
 //		ip daddr 127.0.0.0/8 accept; ip6 daddr ::1 accept
 //		ip daddr 192.0.0.8 jump reject; ip6 daddr 100::8 jump reject
 //		meta l4proto . ip daddr . th dport @deny4 jump refuse                 also IPv4 addresses within IPv6 ones
-//		meta l4proto . ip daddr . th dport @allow4 accept                     TCP; with a link UDP too, up to a number of flows
+//		meta l4proto . ip daddr . th dport @allow4 accept                     with a link, UDP too: jump carry
 //		meta l4proto . ip daddr . th dport @pin4 accept
 //		jump refuse
 //	}
@@ -43,11 +41,12 @@ const (
 //	chain reject { meta l4proto tcp reject with tcp reset; reject with icmpx admin-prohibited }
 type table struct {
 	mu          sync.Mutex
-	linked      bool
+	linked      [2]bool
 	conn        *nftables.Conn
 	of          *nftables.Table
 	deny, allow spanSets
 	pins        [2]*nftables.Set // of IPv4 and of IPv6
+	refusing    map[string]bool  // chains that are there
 	waiting     int              // elements that were not sent yet
 }
 
@@ -56,15 +55,18 @@ var (
 	key6 = nftables.MustConcatSetType(nftables.TypeInetProto, nftables.TypeIP6Addr, nftables.TypeInetService)
 )
 
-// newTable puts the rules in force in the calling thread's network namespace. With a link, cidrs are reached through it by the kernel
-// alone, and otherwise through skillboxd.
-func newTable(rules *Ruleset, linked bool) (*table, error) {
+// inetFamilies are those of packets, in the order in which there are two of anything.
+var inetFamilies = [2]byte{ipv4, ipv6}
+
+// newTable puts the rules in force in the calling thread's network namespace. In families with a link, cidrs are reached through it by the
+// kernel alone, and otherwise through skillboxd.
+func newTable(rules *Ruleset, linked [2]bool, of Limits) (*table, error) {
 	conn, err := nftables.New(nftables.AsLasting())
 	if err != nil {
 		return nil, fmt.Errorf("netpolicy: open nftables: %w", err)
 	}
-	t := &table{conn: conn, linked: linked}
-	if err := t.fill(rules); err != nil {
+	t := &table{conn: conn, linked: linked, refusing: map[string]bool{}}
+	if err := t.fill(rules, of); err != nil {
 		conn.CloseLasting()
 		return nil, fmt.Errorf("netpolicy: load nftables rules: %w", err)
 	}
@@ -73,7 +75,7 @@ func newTable(rules *Ruleset, linked bool) (*table, error) {
 
 func (t *table) Close() error { return t.conn.CloseLasting() }
 
-func (t *table) fill(rules *Ruleset) error {
+func (t *table) fill(rules *Ruleset, of Limits) error {
 	t.of = t.conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "skillbox"})
 	for i, key := range []nftables.SetDatatype{key4, key6} {
 		t.pins[i] = &nftables.Set{Table: t.of, Name: []string{"pin4", "pin6"}[i], KeyType: key, Interval: true, Concatenation: true}
@@ -81,36 +83,31 @@ func (t *table) fill(rules *Ruleset) error {
 			return err
 		}
 	}
-	protos := []string{"tcp"}
-	if t.linked {
-		protos = append(protos, "udp")
-	}
 	var err error
-	if t.deny, err = t.newSpanSets("deny", rules.deny.rules, protos); err != nil {
+	if t.deny, err = t.newSpanSets("deny", rules.deny.rules); err != nil {
 		return err
 	}
-	if t.allow, err = t.newSpanSets("allow", rules.egress.rules, protos); err != nil {
+	if t.allow, err = t.newSpanSets("allow", rules.egress.rules); err != nil {
 		return err
 	}
-	t.decide()
+	t.decide(of)
 	t.divert()
 	return t.conn.Flush()
 }
 
 // decide adds the chains that every packet passes which a program of the box sends.
-func (t *table) decide() {
+func (t *table) decide(of Limits) {
 	reject := t.conn.AddChain(&nftables.Chain{Table: t.of, Name: "reject"})
 	t.add(reject, transport(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}})
 	t.add(reject, []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}})
-	refuse := t.conn.AddChain(&nftables.Chain{Table: t.of, Name: "refuse"})
-	t.add(refuse, []expr.Any{
-		&expr.Limit{Type: expr.LimitTypePkts, Rate: refusalRate, Unit: expr.LimitTimeSecond, Burst: refusalRate},
-		&expr.Log{Key: 1<<unix.NFTA_LOG_GROUP | 1<<unix.NFTA_LOG_SNAPLEN | 1<<unix.NFTA_LOG_QTHRESHOLD, Group: refusals, Snaplen: 64, QThreshold: 1},
-	})
-	t.add(refuse, jump("reject"))
+	refuse := t.refuse("")
 
 	priority := nftables.ChainPriorityMangle
 	decide := t.conn.AddChain(&nftables.Chain{Table: t.of, Name: "decide", Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookOutput, Priority: priority})
+	var carry []expr.Any
+	if t.linked[0] {
+		carry = t.limit(decide, of)
+	}
 	t.add(decide, established(), accept())
 	for _, loopback := range toLoopback() {
 		t.add(decide, loopback, accept())
@@ -123,23 +120,23 @@ func (t *table) decide() {
 		}
 		t.add(decide, toPrefix(of, never.AsSlice()...), jump("reject"))
 	}
-	for _, of := range []byte{ipv4, ipv6} {
-		t.addEach(decide, nil, t.deny.matches(of, 0, false), jump("refuse"))
+	for _, of := range inetFamilies {
+		t.addEach(decide, nil, t.deny.matches(of, 0, false), refuse)
 	}
 	for _, e := range embedding {
 		first := e.in.Addr().AsSlice()[:e.in.Bits()/8]
-		t.addEach(decide, toPrefix(ipv6, first...), t.deny.matches(ipv6, uint32(e.at), e.inverted), jump("refuse"))
+		t.addEach(decide, toPrefix(ipv6, first...), t.deny.matches(ipv6, uint32(e.at), e.inverted), refuse)
 	}
-	for i, of := range []byte{ipv4, ipv6} {
-		allowed := t.allow.matches(of, 0, false)
-		if t.linked {
-			tooMany := []expr.Any{&expr.Connlimit{Count: flows, Flags: 1}}
-			t.addEach(decide, nil, allowed, tooMany, jump("refuse"))
+	for i, of := range inetFamilies {
+		verdict := accept()
+		if t.linked[i] {
+			verdict = carry
+			t.add(decide, transport(unix.IPPROTO_UDP), destination(of, t.pins[i], 0, false), verdict)
 		}
-		t.addEach(decide, nil, allowed, accept())
+		t.addEach(decide, nil, t.allow.matches(of, 0, false), verdict)
 		t.add(decide, destination(of, t.pins[i], 0, false), accept())
 	}
-	t.add(decide, jump("refuse"))
+	t.add(decide, refuse)
 }
 
 // divert adds the chain that sends TCP to skillboxd. What arrives there was allowed.
@@ -148,8 +145,8 @@ func (t *table) divert() {
 	for _, loopback := range toLoopback() {
 		t.add(divert, loopback, accept())
 	}
-	if t.linked {
-		for _, of := range []byte{ipv4, ipv6} {
+	for i, of := range inetFamilies {
+		if t.linked[i] {
 			t.addEach(divert, nil, t.allow.matches(of, 0, false), accept())
 		}
 	}

@@ -164,7 +164,7 @@ func (b *Box) verify(h *Host) error {
 		Writable:   b.Plan.Tree.Writable(),
 		Devices:    rootfs.Devices(),
 		Masked:     b.Plan.OCI.Linux.MaskedPaths,
-		Interfaces: []string{"lo"},
+		Interfaces: b.Plan.Network.interfaces(),
 		Hostname:   Hostname,
 		Refused:    b.network.gateway != nil,
 	})

@@ -37,7 +37,9 @@ func (b *Box) createNetwork() error {
 		return err
 	}
 	rules := n.ruleset.OnHost(own)
-	if b.network.handle, err = netpolicy.Create(netpolicy.Description{Rules: rules}); err != nil {
+	if b.network.handle, err = netpolicy.Create(netpolicy.Description{
+		ID: b.ID, Rules: rules, Link: n.Path == "veth", Link6: n.IPv6, Limits: netpolicy.Limits(*n.Budget),
+	}); err != nil {
 		return err
 	}
 	b.network.gateway = gateway.Start(b.network.handle, gateway.Options{Rules: rules, Normalize: policy.NormalizeName, Upstream: upstream, Budget: *n.Budget})

@@ -25,6 +25,9 @@ type Host struct {
 	GroupsIn    string
 	NoGroups    *cgroup.Unavailable
 
+	// Linkable says why boxes cannot have links of their own, for IPv4 and for IPv6.
+	Linkable func() (no4, no6 error)
+
 	caller int           // on the machine
 	groups *cgroup.Place // nil with NoGroups
 

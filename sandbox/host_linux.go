@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skillbox/boxinit"
+	"skillbox/netpolicy"
 )
 
 // Enter makes the calling process's mount namespace private, gives it its own /proc and a tmpfs for box state, and finds out who
@@ -63,8 +64,13 @@ func (h *Host) identify() error {
 		return err
 	}
 	h.caller = int(uids[0].outside)
+	h.Linkable = func() (no4, no6 error) {
+		no := &netpolicy.NoForwarding{Message: "a link into the host's network takes root", Hint: "let root run the skill, or do without"}
+		return no, no
+	}
 	if uids.full() {
 		h.Mode = "root"
+		h.Linkable = netpolicy.Linkable
 		return h.takeBlock()
 	}
 	h.Mode = "rootless"

@@ -1,7 +1,9 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -12,8 +14,9 @@ import (
 
 // Network is how a box reaches the world.
 type Network struct {
-	Path   string          `json:"path"`  // "none", "capture" or "veth"
-	Rules  []string        `json:"rules"` // who may reach what, by which line
+	Path   string          `json:"path"`           // "none", "capture" or "veth"
+	IPv6   bool            `json:"ipv6,omitempty"` // the link carries it
+	Rules  []string        `json:"rules"`          // who may reach what, by which line
 	Budget *gateway.Budget `json:"budget,omitempty"`
 
 	ruleset  *netpolicy.Ruleset
@@ -36,24 +39,16 @@ func netRules(rules []policy.Rule) []netpolicy.Rule {
 	return all
 }
 
-// connect decides by which path the box's packets leave.
-func (plan *Plan) connect(_ *Host, p *policy.Policy) error {
+// connect decides by which path the box's packets leave. What skillboxd carries looks the same from inside as what a link does, but for UDP.
+func (plan *Plan) connect(h *Host, p *policy.Policy) error {
 	plan.Network.Path, plan.Network.Rules = "none", []string{}
 	if len(p.Network.Egress) == 0 {
 		return nil
 	}
-	refusal := func(field, message, hint string) error {
-		return &Refusal{Field: field, Message: message, Hint: hint, Position: p.Position(field)}
-	}
 	if p.Syscalls.Profile == "strict" && !slices.Contains(p.Syscalls.Allow, "socket") {
-		return refusal("syscalls.profile", "strict has no network sockets, and network.egress asks for a way out", "use the default profile, or remove the rules")
-	}
-	if p.Network.Path == "veth" {
-		return refusal("network.path", "veth is not available yet", "use auto or capture")
-	}
-	for i, r := range p.Network.Egress {
-		if slices.ContainsFunc(r.Ports, func(p policy.Port) bool { return p.Proto == "udp" }) {
-			return refusal(fmt.Sprintf("network.egress[%d].ports", i), "UDP cannot be let out here: capture carries TCP only", "remove the /udp ports; names are resolved without them")
+		return &Refusal{
+			Field: "syscalls.profile", Message: "strict has no network sockets, and network.egress asks for a way out", Hint: "use the default profile, or remove the rules",
+			Position: p.Position("syscalls.profile"),
 		}
 	}
 	plan.Network = Network{
@@ -61,7 +56,45 @@ func (plan *Plan) connect(_ *Host, p *policy.Policy) error {
 		Budget: &gateway.Budget{Bytes: p.Network.Limits.Bytes, Connections: p.Network.Limits.Connections, Rate: p.Network.Limits.Rate},
 	}
 	plan.Network.Rules = strings.Split(strings.TrimSuffix(plan.Network.ruleset.String(), "\n"), "\n")
+	return plan.link(h, p)
+}
+
+// link gives the box a link if rules need one that skillboxd cannot replace, or could do with one.
+func (plan *Plan) link(h *Host, p *policy.Policy) error {
+	useful := slices.ContainsFunc(p.Network.Egress, func(r policy.Rule) bool { return len(r.CIDRs) > 0 || udp(r) })
+	no4, no6 := error(&netpolicy.NoForwarding{Message: "capture carries TCP only", Hint: "use network.path: auto or veth"}), error(nil)
+	if p.Network.Path != "capture" && (useful || p.Network.Path == "veth") {
+		no4, no6 = h.Linkable()
+	}
+	if no4 == nil {
+		plan.Network.Path, plan.Network.IPv6 = "veth", no6 == nil
+	} else if p.Network.Path == "veth" {
+		return unlinked("network.path", p.Position("network.path"), "veth cannot be had", no4)
+	}
+	for i, r := range p.Network.Egress {
+		six := slices.ContainsFunc(r.CIDRs, func(p netip.Prefix) bool { return p.Addr().Is6() })
+		field := fmt.Sprintf("network.egress[%d].ports", i)
+		switch {
+		case udp(r) && no4 != nil:
+			return unlinked(field, p.Position(field), "UDP cannot be let out", no4)
+		case udp(r) && six && no6 != nil:
+			return unlinked(field, p.Position(field), "UDP over IPv6 cannot be let out", no6)
+		}
+	}
 	return nil
+}
+
+func udp(r policy.Rule) bool {
+	return slices.ContainsFunc(r.Ports, func(p policy.Port) bool { return p.Proto == "udp" })
+}
+
+func unlinked(field string, at policy.Position, what string, why error) error {
+	refusal := &Refusal{Field: field, Message: fmt.Sprintf("%s: %v", what, why), Hint: "remove it", Position: at}
+	var no *netpolicy.NoForwarding
+	if errors.As(why, &no) {
+		refusal.Message, refusal.Hint = what+": "+no.Message, no.Hint
+	}
+	return refusal
 }
 
 func (n *Network) layer() string {
@@ -69,4 +102,12 @@ func (n *Network) layer() string {
 		return "loopback only"
 	}
 	return n.Path + ": what network.egress names, by rules in a namespace that the skill does not own"
+}
+
+// interfaces are those that a box has.
+func (n *Network) interfaces() []string {
+	if n.Path == "veth" {
+		return []string{"lo", "eth0"}
+	}
+	return []string{"lo"}
 }

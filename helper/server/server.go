@@ -8,6 +8,7 @@ import (
 
 	"skillbox/bundle"
 	"skillbox/helper"
+	"skillbox/netpolicy"
 	"skillbox/nsjail"
 	"skillbox/policy"
 	"skillbox/sandbox"
@@ -22,6 +23,7 @@ func failure(err error) *helper.Result {
 		many    policy.Errors
 		one     *policy.Error
 		unheld  *nsjail.VerifyError
+		unled   *netpolicy.NoForwarding
 	)
 	switch {
 	case errors.Is(err, errCanceled):
@@ -51,6 +53,8 @@ func failure(err error) *helper.Result {
 		return helper.Failure(helper.Refused, e)
 	case errors.As(err, &one):
 		return helper.Failure(helper.Refused, policyError(one))
+	case errors.As(err, &unled):
+		return helper.Failure(helper.Failed, &helper.Error{Message: unled.Error(), Field: "network.egress", Hint: unled.Hint})
 	case errors.As(err, &unheld):
 		return helper.Failure(helper.Failed, &helper.Error{Message: unheld.Error(), Hint: "run `skillbox doctor`; nothing of the skill was started"})
 	}

@@ -41,8 +41,10 @@ type Gateway struct {
 	cancel   context.CancelFunc
 	dialer   net.Dialer
 
+	flowsErr error // of EachFlow
+
 	wg      sync.WaitGroup // of everything but EachRefused
-	told    sync.WaitGroup // of EachRefused
+	told    sync.WaitGroup // of EachRefused and EachFlow
 	sending sync.WaitGroup // of connections whose client may have sent what the server has not got
 }
 
@@ -64,10 +66,14 @@ func Start(h *netpolicy.Handle, o Options) *Gateway {
 		g.run(func() { g.accept(l) })
 	}
 	g.run(g.expire)
-	g.told.Add(1)
+	g.told.Add(2)
 	go func() {
 		defer g.told.Done()
 		h.EachRefused(g.refused)
+	}()
+	go func() {
+		defer g.told.Done()
+		g.flowsErr = h.EachFlow(g.carried)
 	}()
 	return g
 }
@@ -85,8 +91,9 @@ const lastWords = 200 * time.Millisecond
 
 // Close ends everything. It is called when no process of the box is left; the record is then whole.
 func (g *Gateway) Close() error {
-	errs := []error{g.net.StopRefused()}
+	errs := []error{g.net.Quiet()}
 	g.told.Wait()
+	errs = append(errs, g.flowsErr)
 	for _, l := range g.net.TCP {
 		errs = append(errs, l.Close())
 	}

@@ -119,10 +119,27 @@ func (g *Gateway) refused(r netpolicy.Refused) {
 	if e.Name != "" && e.Verdict.Rule == "" {
 		e.Verdict = g.opts.Rules.Answer(e.Name, r.To.Addr(), r.To.Port(), r.Proto)
 	}
-	if e.Verdict.Allowed { // a pin that has run out, or a flow too many
-		e.Verdict = netpolicy.Verdict{Rule: e.Verdict.Rule, Why: "the name must be looked up again, or too many flows are open"}
+	switch {
+	case r.Limit != "":
+		e.Verdict = netpolicy.Verdict{Why: r.Limit}
+	case e.Verdict.Allowed: // a pin that has run out
+		e.Verdict = netpolicy.Verdict{Why: "the name must be looked up again"}
 	}
 	g.record.refused(e)
+}
+
+// carried takes what went over the box's link, unseen by us.
+func (g *Gateway) carried(f netpolicy.Flow) {
+	e := Event{Time: time.Now(), Kind: "connection", To: f.To, Proto: f.Proto, Sent: f.Sent, Received: f.Received}
+	e.Verdict = g.opts.Rules.Address(f.To.Addr(), f.To.Port(), f.Proto)
+	if !e.Verdict.Allowed {
+		e.Name = g.pins.anyName(f.To.Addr())
+		e.Verdict = g.opts.Rules.Name(e.Name, f.To.Port(), f.Proto)
+	}
+	g.record.mu.Lock()
+	g.record.totals.Connections++
+	g.record.mu.Unlock()
+	g.record.allowed(e)
 }
 
 // What names what was tried: "api.example.com", "api.example.com (93.184.215.14:443/tcp)", "93.184.215.14:443/tcp".

@@ -1,0 +1,159 @@
+package netpolicy
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Flow is what one connection over a link carried, or one exchange of UDP.
+type Flow struct {
+	To             netip.AddrPort
+	Proto          string // "tcp" or "udp"
+	Sent, Received int64  // bytes of packets; zero where the kernel does not count them
+}
+
+// Attributes of linux/netfilter/nfnetlink_conntrack.h, beside those in conntrack_linux.go.
+const (
+	ctNew                                    = 0
+	ctaTupleReply                            = 2
+	ctaCountersOrig, ctaCountersReply        = 9, 10
+	ctaTupleProto                            = 2
+	ctaDestination4, ctaDestination6         = 2, 4
+	ctaProtoNum, ctaProtoDestination         = 1, 3
+	ctaCountersBytes                         = 2
+	nfnlgrpConntrackDestroy           uint32 = 3
+)
+
+// watchFlows asks for connections that have ended.
+func (h *Handle) watchFlows() error {
+	// Not every container may write here; there are no bytes then.
+	_ = os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_acct", []byte("1"), 0)
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return fmt.Errorf("netpolicy: open nfnetlink: %w", err)
+	}
+	h.flows = &monitor{conn}
+	if err := conn.JoinGroup(nfnlgrpConntrackDestroy); err != nil {
+		return fmt.Errorf("netpolicy: watch connections (kernel module nf_conntrack_netlink): %w", err)
+	}
+	h.flowTable, err = openFlowTable()
+	return err
+}
+
+// EachFlow calls f for every flow of the link when the kernel forgets it, and after Quiet for those that it still knows. Without a link
+// it returns at once.
+func (h *Handle) EachFlow(f func(Flow)) error {
+	if h.flows == nil {
+		return nil
+	}
+	tell := func(_ netlink.HeaderType, data []byte) {
+		if flow, ok := parseFlow(data); ok {
+			f(flow)
+		}
+	}
+	h.flows.each(tell)
+	known, err := h.flowTable.do(ctGet, netlink.Dump, unix.AF_UNSPEC, nil)
+	if err != nil {
+		return fmt.Errorf("netpolicy: list connections: %w", err)
+	}
+	for _, m := range known {
+		tell(m.Header.Type, m.Data)
+	}
+	return nil
+}
+
+// parseFlow reads an entry of the table. What was diverted, or stayed on loopback, is no flow of the link.
+func parseFlow(data []byte) (flow Flow, ok bool) {
+	if len(data) < nfgenmsg {
+		return Flow{}, false
+	}
+	d, err := netlink.NewAttributeDecoder(data[nfgenmsg:])
+	if err != nil {
+		return Flow{}, false
+	}
+	var answers netip.Addr
+	for d.Next() {
+		switch d.Type() {
+		case ctaTupleOrig:
+			d.Nested(func(d *netlink.AttributeDecoder) error {
+				_, to, proto, port := parseTuple(d)
+				flow.To, flow.Proto = netip.AddrPortFrom(to, port), proto
+				return nil
+			})
+		case ctaTupleReply:
+			d.Nested(func(d *netlink.AttributeDecoder) error {
+				answers, _, _, _ = parseTuple(d)
+				return nil
+			})
+		case ctaCountersOrig:
+			flow.Sent = parseBytes(d)
+		case ctaCountersReply:
+			flow.Received = parseBytes(d)
+		}
+	}
+	to := flow.To.Addr()
+	return flow, d.Err() == nil && to.IsValid() && to == answers && !to.IsLoopback() && flow.Proto != ""
+}
+
+func parseTuple(d *netlink.AttributeDecoder) (from, to netip.Addr, proto string, port uint16) {
+	for d.Next() {
+		switch d.Type() {
+		case ctaTupleIP:
+			d.Nested(func(d *netlink.AttributeDecoder) error {
+				for d.Next() {
+					switch d.Type() {
+					case ctaSource4, ctaSource6:
+						from, _ = netip.AddrFromSlice(d.Bytes())
+					case ctaDestination4, ctaDestination6:
+						to, _ = netip.AddrFromSlice(d.Bytes())
+					}
+				}
+				return nil
+			})
+		case ctaTupleProto:
+			d.Nested(func(d *netlink.AttributeDecoder) error {
+				for d.Next() {
+					switch d.Type() {
+					case ctaProtoNum:
+						proto = map[byte]string{unix.IPPROTO_TCP: "tcp", unix.IPPROTO_UDP: "udp"}[d.Uint8()]
+					case ctaProtoDestination:
+						if b := d.Bytes(); len(b) == 2 {
+							port = binary.BigEndian.Uint16(b)
+						}
+					}
+				}
+				return nil
+			})
+		}
+	}
+	return from, to, proto, port
+}
+
+func parseBytes(d *netlink.AttributeDecoder) (n int64) {
+	d.Nested(func(d *netlink.AttributeDecoder) error {
+		for d.Next() {
+			if b := d.Bytes(); d.Type() == ctaCountersBytes && len(b) == 8 {
+				n = int64(binary.BigEndian.Uint64(b))
+			}
+		}
+		return nil
+	})
+	return n
+}
+
+func (h *Handle) closeFlows() error {
+	if h.flows == nil {
+		return nil
+	}
+	err := h.flows.Close()
+	if h.flowTable != nil {
+		err = errors.Join(err, h.flowTable.Close())
+	}
+	return err
+}
