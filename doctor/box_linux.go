@@ -65,6 +65,11 @@ func (f *Facts) tryBoxes(ctx context.Context) {
 	for _, t := range trials() {
 		f.Holds = append(f.Holds, tryBox(ctx, dir, t))
 	}
+	// The box attempts what the rules refuse, before anything else runs in it. Nothing is sent to that address of documentation.
+	f.Egress = tryBox(ctx, dir, trial{
+		name: "egress", policy: "version: 1\nnetwork: {path: capture, egress: [{cidrs: [192.0.2.1/32], ports: [9]}]}\n", words: []string{"true"},
+		held: func(r *helper.Result) bool { return r.Success },
+	})
 }
 
 // boxPlace is where the empty bundle lies: for root, whose bundles are idmapped, a file system that can be.

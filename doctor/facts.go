@@ -41,8 +41,12 @@ type Facts struct {
 	HostFile *helper.HostFile // nil if skillboxd could not be asked
 	HostErr  string
 
-	Box   BoxTry
-	Holds []BoxTry // limits
+	// Why boxes of root's cannot have links of their own; nil if they can.
+	NoLink4, NoLink6 *helper.Error
+
+	Box    BoxTry
+	Holds  []BoxTry // limits
+	Egress BoxTry   // with a way out
 }
 
 // mode is the one that skillbox uses for this user.

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -225,4 +226,29 @@ func boxLimits(f *Facts) []Finding {
 		return nil
 	}
 	return good(name, need, "%s hold, each tried in a box", strings.Join(held, ", "))
+}
+
+// egress judges the ways out of a box.
+func egress(f *Facts) []Finding {
+	const name, need = "network", "network.egress of a policy"
+	const modules = "nf_tables, nft_chain_nat, nft_redir, nft_reject_inet, nft_limit, nft_log, nfnetlink_log"
+	switch {
+	case !f.Egress.Tried:
+		return nil
+	case !f.Egress.Held:
+		remedy := "for root, on the host: for m in " + strings.ReplaceAll(modules, ",", "") + "; do modprobe $m; done"
+		return warn(name, need, cmp.Or(f.Egress.Hint, remedy), "a box with a way out cannot be had: %s", f.Egress.Error)
+	}
+	found := good(name, need, "rules hold, tried from inside a box")
+	if f.UID != 0 {
+		return found
+	}
+	const veth = "network links"
+	switch {
+	case f.NoLink4 != nil:
+		return append(found, warn(veth, "UDP for boxes of root's", f.NoLink4.Hint, "%s; TCP goes through skillboxd then", f.NoLink4.Message)...)
+	case f.NoLink6 != nil:
+		return append(found, good(veth, "UDP for boxes of root's", "veth with IPv4 alone: %s", f.NoLink6.Message)...)
+	}
+	return append(found, good(veth, "UDP for boxes of root's", "veth, for IPv4 and IPv6")...)
 }

@@ -55,6 +55,7 @@ func desktop() *Facts {
 		HostFile: &helper.HostFile{Path: "/etc/skillbox/host.yaml"},
 		Box:      BoxTry{Name: "true", Tried: true, Held: true, Mode: "rootless", Verdict: "exited", PrepareMS: 14.2, RunMS: 1.6},
 		Holds:    []BoxTry{{Name: "timeout", Tried: true, Held: true}, {Name: "output", Tried: true, Held: true}},
+		Egress:   BoxTry{Name: "egress", Tried: true, Held: true},
 	}
 }
 
@@ -69,7 +70,7 @@ var machines = map[string]func() *Facts{
 		private := fails("make mounts private", unix.EACCES)
 		f.Tries = tries(map[string]Try{"capable": denied, "proc": private, "mounts": private, "overlay": private, "cgroup2": private, "nested": fails("clone", unix.EACCES)})
 		f.Box = BoxTry{Name: "true", Tried: true, Error: "sandbox: make mounts private: permission denied"}
-		f.Holds = nil
+		f.Holds, f.Egress = nil, BoxTry{}
 		return f
 	},
 	"docker-root": func() *Facts {
@@ -85,7 +86,7 @@ var machines = map[string]func() *Facts{
 		f.IDMap = []IDMap{{"/tmp", "overlay", refused}}
 		f.Groups = helper.Groups{Message: "/sys/fs/cgroup is read-only here", Hint: "start the container with a private cgroup namespace"}
 		f.Box = BoxTry{Name: "true", Tried: true, Error: "helper: root here may not make namespaces: operation not permitted"}
-		f.Holds = nil
+		f.Holds, f.Egress = nil, BoxTry{}
 		return f
 	},
 	"v1-root": func() *Facts {
@@ -97,7 +98,7 @@ var machines = map[string]func() *Facts{
 		f.Tries = tries(map[string]Try{"mounts": fails("mount_setattr", unix.ENOSYS)})
 		f.Groups = helper.Groups{Message: "this machine's control groups are of version 1", Hint: "boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line"}
 		f.Box = BoxTry{Name: "true", Tried: true, Error: "rootfs: restrict /usr: function not implemented"}
-		f.Holds = nil
+		f.Holds, f.Egress = nil, BoxTry{}
 		return f
 	},
 	"no-newuidmap": func() *Facts {
@@ -184,6 +185,12 @@ func TestEachFactHasItsVerdict(t *testing.T) {
 		{"no user manager", func(f *Facts) {
 			f.Groups = helper.Groups{Message: "no systemd of user 1000", Hint: "enable-linger ada"}
 		}, "cgroups", Warn, "enable-linger ada"},
+		{"a way out holds", func(f *Facts) { f.Egress = BoxTry{Tried: true, Held: true} }, "network", OK, ""},
+		{"a kernel without nftables", func(f *Facts) { f.Egress = BoxTry{Tried: true, Error: "no such file or directory"} }, "network", Warn, "modprobe"},
+		{"Docker drops what is forwarded", func(f *Facts) {
+			asRoot(f)
+			f.Egress, f.NoLink4 = BoxTry{Tried: true, Held: true}, &helper.Error{Message: "Docker's chain drops it", Hint: "iptables -I DOCKER-USER"}
+		}, "network links", Warn, "DOCKER-USER"},
 		{"a controller is not delegated", func(f *Facts) { f.Groups.Controllers = []string{"memory"} }, "cgroups", Warn, "Delegate=cpu"},
 		{"a bad host policy", func(f *Facts) {
 			f.HostFile = &helper.HostFile{Path: "/etc/skillbox/host.yaml", Exists: true, Errors: []*helper.Error{{Message: "unknown key", File: "/etc/skillbox/host.yaml", Line: 3, Column: 1}}}

@@ -370,6 +370,7 @@ func (f *Facts) askSkillboxd(ctx context.Context) {
 		var m helper.Machine
 		if err = json.Unmarshal(answer.Plan, &m); err == nil {
 			f.HostFile, f.Groups = &m.HostFile, m.Groups
+			f.NoLink4, f.NoLink6 = m.NoLink4, m.NoLink6
 		}
 	}
 	if err != nil {

@@ -33,6 +33,8 @@ type Destination struct {
 type Machine struct {
 	HostFile HostFile `json:"host_file"`
 	Groups   Groups   `json:"groups"`
+	NoLink4  *Error   `json:"no_link4"` // why boxes of root's cannot have links of their own; null if they can
+	NoLink6  *Error   `json:"no_link6"` // for IPv6
 }
 
 // HostFile is the administrator's ceiling for the whole host, as skillboxd reads it.

@@ -8,10 +8,27 @@ import (
 
 	"skillbox/cgroup"
 	"skillbox/helper"
+	"skillbox/netpolicy"
 )
 
 func lookAtMachine() helper.Machine {
-	return helper.Machine{HostFile: lookAtCeiling(), Groups: lookAtGroups()}
+	found := helper.Machine{HostFile: lookAtCeiling(), Groups: lookAtGroups()}
+	if os.Getuid() == 0 {
+		no4, no6 := netpolicy.Linkable()
+		found.NoLink4, found.NoLink6 = unlinkable(no4), unlinkable(no6)
+	}
+	return found
+}
+
+func unlinkable(err error) *helper.Error {
+	var no *netpolicy.NoForwarding
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &no):
+		return &helper.Error{Message: no.Message, Hint: no.Hint}
+	}
+	return &helper.Error{Message: err.Error(), Hint: "this is not expected: report it"}
 }
 
 // lookAtGroups finds a place for groups and makes one there, as a run would, for `skillbox doctor`.
