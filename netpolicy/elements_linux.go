@@ -38,7 +38,7 @@ type largeSet struct {
 func (t *table) newSpanSets(name string, rules []Rule) (s spanSets, err error) {
 	for i, key := range []nftables.SetDatatype{key4, key6} {
 		s.mixed[i] = &nftables.Set{Table: t.of, Name: name + []string{"4", "6"}[i], KeyType: key, Interval: true, Concatenation: true}
-		if err := t.conn.AddSet(s.mixed[i], nil); err != nil {
+		if err := t.addSet(s.mixed[i]); err != nil {
 			return s, err
 		}
 	}
@@ -80,7 +80,7 @@ func (t *table) loadGroup(s *spanSets, name, proto string, g Span, all []Span) e
 		return t.load(s.mixed[of], elements)
 	}
 	set := &nftables.Set{Table: t.of, Name: fmt.Sprintf("%s_%d", name, len(s.large)), KeyType: kind, Interval: true}
-	if err := t.conn.AddSet(set, nil); err != nil {
+	if err := t.addSet(set); err != nil {
 		return err
 	}
 	s.large = append(s.large, largeSet{set, Ports{g.FromPort, g.ToPort, proto}})

@@ -77,7 +77,7 @@ func TestFirewallsAreFoundAndTheirRemediesHelp(t *testing.T) {
 		if err := other(); err != nil {
 			t.Errorf("%s, but for the other family: %v", c.name, err)
 		}
-		if _, err := w.ask(box, "tcp", "", host, server.port); err == nil {
+		if _, err := w.ask(box, hurry, "tcp", "", host, server.port); err == nil {
 			t.Errorf("%s: does not drop, so that the test tests nothing", c.name)
 		}
 		remedy := strings.NewReplacer("iptables -I", "iptables-nft -I", "ip6tables -I", "ip6tables-nft -I").Replace(no.Hint)
@@ -87,7 +87,7 @@ func TestFirewallsAreFoundAndTheirRemediesHelp(t *testing.T) {
 		if err := look(); err != nil {
 			t.Errorf("%s after %s: %v", c.name, no.Hint, err)
 		}
-		if got, err := w.ask(box, "tcp", "", host, server.port); err != nil {
+		if got, err := w.ask(box, patience, "tcp", "", host, server.port); err != nil {
 			t.Errorf("%s after %s: %q, %v", c.name, no.Hint, got, err)
 		}
 		try(t, exec.Command("sh", "-ec", c.down).Run())

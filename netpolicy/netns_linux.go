@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -69,23 +68,17 @@ func (h *Handle) Close() error {
 
 // Create makes the namespace on a thread that ends with it. The rules are in force when it returns.
 func Create(d Description) (*Handle, error) {
-	type answer struct {
-		h   *Handle
-		err error
-	}
-	done := make(chan answer)
-	go func() {
-		runtime.LockOSThread() // never unlocked: a thread that left the process's namespace must not run anything else
-		h, err := create(d)
-		done <- answer{h, err}
-	}()
-	a := <-done
-	if a.err == nil && d.Link && d.Rules.Any() {
-		if a.err = a.h.attach(d); a.err != nil {
-			return nil, errors.Join(a.err, a.h.Close())
+	var h *Handle
+	err := onThread(func() (err error) {
+		h, err = create(d)
+		return err
+	})
+	if err == nil && d.Link && d.Rules.Any() {
+		if err = h.attach(d); err != nil {
+			return nil, errors.Join(err, h.Close())
 		}
 	}
-	return a.h, a.err
+	return h, err
 }
 
 // attach gives the namespace its link.

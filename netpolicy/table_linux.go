@@ -47,6 +47,7 @@ type table struct {
 	deny, allow spanSets
 	pins        [2]*nftables.Set // of IPv4 and of IPv6
 	refusing    map[string]bool  // chains that are there
+	sets        uint32           // how many there are, to number them
 	waiting     int              // elements that were not sent yet
 }
 
@@ -79,7 +80,7 @@ func (t *table) fill(rules *Ruleset, of Limits) error {
 	t.of = t.conn.AddTable(&nftables.Table{Family: nftables.TableFamilyINet, Name: "skillbox"})
 	for i, key := range []nftables.SetDatatype{key4, key6} {
 		t.pins[i] = &nftables.Set{Table: t.of, Name: []string{"pin4", "pin6"}[i], KeyType: key, Interval: true, Concatenation: true}
-		if err := t.conn.AddSet(t.pins[i], nil); err != nil {
+		if err := t.addSet(t.pins[i]); err != nil {
 			return err
 		}
 	}
@@ -93,6 +94,13 @@ func (t *table) fill(rules *Ruleset, of Limits) error {
 	t.decide(of)
 	t.divert()
 	return t.conn.Flush()
+}
+
+// addSet numbers a set itself: google/nftables counts for all its users, without a lock.
+func (t *table) addSet(s *nftables.Set) error {
+	t.sets++
+	s.ID = t.sets
+	return t.conn.AddSet(s, nil)
 }
 
 // decide adds the chains that every packet passes which a program of the box sends.

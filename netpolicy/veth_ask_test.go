@@ -49,10 +49,11 @@ func (w *world) listen(ns *os.File) *echo {
 	return s
 }
 
-const patience = 150 * time.Millisecond
+// How long is waited for an answer that must come, and for one that must not.
+const patience, hurry = 5 * time.Second, 150 * time.Millisecond
 
 // ask connects from a namespace, from a source if it is not "", and returns what the listener says.
-func (w *world) ask(ns *os.File, network, source, host, port string) (answer string, err error) {
+func (w *world) ask(ns *os.File, patience time.Duration, network, source, host, port string) (answer string, err error) {
 	d := net.Dialer{Timeout: patience}
 	if source != "" {
 		if d.LocalAddr, err = net.ResolveTCPAddr("tcp", net.JoinHostPort(source, "0")); network == "udp" {
@@ -86,7 +87,7 @@ func (w *world) refused(ns *os.File, s *echo, why string, hosts ...string) {
 	for _, host := range hosts {
 		for _, network := range []string{"tcp", "udp"} {
 			wg.Go(func() {
-				if answer, err := w.ask(ns, network, "", host, s.port); err == nil {
+				if answer, err := w.ask(ns, hurry, network, "", host, s.port); err == nil {
 					w.t.Errorf("%s: %s to %s is answered: %q", why, network, host, answer)
 				}
 			})

@@ -134,7 +134,7 @@ func TestALinksConnectionsAreForgotten(t *testing.T) {
 	other, kept := w.box()
 	for _, ns := range []*os.File{box, other} {
 		for _, host := range []string{serverAddr4, serverAddr6} {
-			if _, err := w.ask(ns, "udp", "", host, server.port); err != nil {
+			if _, err := w.ask(ns, patience, "udp", "", host, server.port); err != nil {
 				t.Fatal(err)
 			}
 		}

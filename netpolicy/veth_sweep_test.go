@@ -55,7 +55,7 @@ func TestAKilledHelpersLinksAreSwept(t *testing.T) {
 	try(t, h.Start())
 	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "attached"; {
 	}
-	if _, err := w.ask(dead, "tcp", "", serverAddr4, server.port); err != nil {
+	if _, err := w.ask(dead, patience, "tcp", "", serverAddr4, server.port); err != nil {
 		t.Fatal(err)
 	}
 	before, err := w.links.table.links()
@@ -83,11 +83,11 @@ func TestAKilledHelpersLinksAreSwept(t *testing.T) {
 	if sources(t)[gone.Box4] {
 		t.Error("its connections are still known")
 	}
-	if _, err := w.ask(dead, "tcp", "", serverAddr4, server.port); err == nil {
+	if _, err := w.ask(dead, hurry, "tcp", "", serverAddr4, server.port); err == nil {
 		t.Error("a link without rules")
 	}
 	for _, host := range []string{serverAddr4, serverAddr6} {
-		if _, err := w.ask(box, "tcp", "", host, server.port); err != nil {
+		if _, err := w.ask(box, patience, "tcp", "", host, server.port); err != nil {
 			t.Errorf("the living: %v", err)
 		}
 	}

@@ -24,7 +24,7 @@ func TestALinkLeadsOutByTheHostsAddress(t *testing.T) {
 	box, _ := w.box()
 	for host, want := range map[string]string{serverAddr4: hostAddr4, serverAddr6: hostAddr6} {
 		for _, network := range []string{"tcp", "udp"} {
-			if got, err := w.ask(box, network, "", host, server.port); err != nil || !strings.HasSuffix(got, want) {
+			if got, err := w.ask(box, patience, network, "", host, server.port); err != nil || !strings.HasSuffix(got, want) {
 				t.Errorf("%s to %s: seen as %q, want %q: %v", network, host, got, want, err)
 			}
 		}
@@ -40,11 +40,11 @@ func TestNothingOfTheHostIsReachedByALink(t *testing.T) {
 	addresses(t, "10.9.9.9/32", "fd99::9/128")
 	published(t, host.port, server.port)
 	box, l := w.box("10.0.0.0/8")
-	if _, err := w.ask(w.internet, "tcp", "", hostAddr4, host.port); err == nil {
+	if _, err := w.ask(w.internet, hurry, "tcp", "", hostAddr4, host.port); err == nil {
 		t.Error("the port is not published, so that the test tests nothing")
 	}
 	for _, ns := range []*os.File{nil, w.internet} {
-		if _, err := w.ask(ns, "tcp", "", hostAddr6, host.port); err != nil {
+		if _, err := w.ask(ns, patience, "tcp", "", hostAddr6, host.port); err != nil {
 			t.Errorf("the host's own listener: %v", err)
 		}
 	}
@@ -124,7 +124,7 @@ func TestForgedSourcesPassNoLink(t *testing.T) {
 		for _, source := range list {
 			for _, network := range []string{"tcp", "udp"} {
 				wg.Go(func() {
-					if _, err := w.ask(box, network, source, host, server.port); err == nil {
+					if _, err := w.ask(box, hurry, network, source, host, server.port); err == nil {
 						t.Errorf("%s from %s is answered", network, source)
 					}
 				})
@@ -139,7 +139,7 @@ func TestForgedSourcesPassNoLink(t *testing.T) {
 	}
 	w.rename(box, l, l.boxMAC)
 	for _, host := range []string{serverAddr4, serverAddr6} {
-		if _, err := w.ask(box, "udp", "", host, server.port); err != nil {
+		if _, err := w.ask(box, patience, "udp", "", host, server.port); err != nil {
 			t.Errorf("with its own addresses again: %v", err)
 		}
 	}
@@ -167,7 +167,7 @@ func TestTheFloorHoldsOnALinkUnlessOpened(t *testing.T) {
 	w.refused(box, server, "metadata", metadata4, metadata6)
 	open, _ := w.box("169.254.169.254/32", "169.254.0.0/17", "fd00:ec2::/64")
 	for _, host := range []string{metadata4, metadata6} {
-		if _, err := w.ask(open, "tcp", "", host, server.port); err != nil {
+		if _, err := w.ask(open, patience, "tcp", "", host, server.port); err != nil {
 			t.Errorf("%s, which is opened: %v", host, err)
 		}
 	}
@@ -183,7 +183,7 @@ func TestABoxIsToldThatItCannotBeReached(t *testing.T) {
 	try(t, netlink.RouteDel(&netlink.Route{Dst: ipNet(prefixes("0.0.0.0/0")[0])}))
 	try(t, netlink.RouteDel(&netlink.Route{Dst: ipNet(prefixes("::/0")[0])}))
 	for host, counter := range map[string]string{"192.0.2.7": "IcmpMsg: InType3", "2001:db8:77::7": "Icmp6InType1 "} {
-		w.ask(box, "udp", "", host, "80")
+		w.ask(box, hurry, "udp", "", host, "80")
 		w.in(box, func() {
 			for _, file := range []string{"snmp", "snmp6"} {
 				text, err := os.ReadFile("/proc/thread-self/net/" + file)

@@ -88,7 +88,7 @@ func newWorld(t *testing.T) *world {
 	try(t, errors.Join(w.links.forwarding(), w.links.forwarding6()))
 	server := w.listen(w.internet)
 	for start := time.Now(); time.Since(start) < 5*time.Second; { // neighbours are found after a second only
-		if _, err := w.ask(nil, "udp", "", serverAddr6, server.port); err == nil {
+		if _, err := w.ask(nil, hurry, "udp", "", serverAddr6, server.port); err == nil {
 			return w
 		}
 	}
