@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusalTime is how long a refusal may take, which comes in the same moment, in milliseconds.
-const refusalTime = 1000
+// refusalTime is how long a refusal may take, in milliseconds. It comes in the same moment, unless the machine is so busy that its loopback
+// drops the answer: then after the kernel has tried again, 1 s and 3 s later.
+const refusalTime = 5000
 
 // tryNetwork attempts to reach addresses by TCP and UDP.
 func tryNetwork(addrs []netip.Addr) map[string]string {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -25,6 +26,7 @@ type Handle struct {
 	flows   *monitor // with a link
 	links   *links   // nil without a link
 	link    *link
+	linking sync.Mutex
 
 	flowTable *flowTable
 }
@@ -51,18 +53,27 @@ func (h *Handle) Close() error {
 		errs = append(errs, h.table.Close())
 	}
 	errs = append(errs, h.closeFlows())
-	errs = append(errs, h.ns.Close())
+	errs = append(errs, h.ns.Close(), h.Unlink())
+	for i, err := range errs {
+		if errors.Is(err, net.ErrClosed) {
+			errs[i] = nil // whoever served it closed it
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Unlink ends the box's link, if it has one, and takes away what of it lies outside of the namespace.
+func (h *Handle) Unlink() error {
+	h.linking.Lock()
+	defer h.linking.Unlock()
+	var errs []error
 	if h.link != nil {
 		errs = append(errs, h.link.Close())
 	}
 	if h.links != nil {
 		errs = append(errs, h.links.Close())
 	}
-	for i, err := range errs {
-		if errors.Is(err, net.ErrClosed) {
-			errs[i] = nil // whoever served it closed it
-		}
-	}
+	h.link, h.links = nil, nil
 	return errors.Join(errs...)
 }
 

@@ -11,6 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Sweep removes what is left of the links of processes that died without doing so, in the calling process's network namespace.
+func Sweep() error {
+	ls, err := openLinks()
+	if err == nil {
+		err = errors.Join(ls.sweep(), ls.Close())
+	}
+	// Who may not change this namespace, or whose kernel has no nftables, has never made a link either.
+	for _, never := range []error{unix.EPERM, unix.EPROTONOSUPPORT, unix.EOPNOTSUPP, unix.EAFNOSUPPORT} {
+		if errors.Is(err, never) {
+			return nil
+		}
+	}
+	return err
+}
+
 // sweep removes the links and rules of processes that died without doing so: those whose name nobody has locked. Others may attach and
 // close links meanwhile. It must be called in the network namespace that openLinks was called in.
 func (ls *links) sweep() error {

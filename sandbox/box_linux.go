@@ -26,6 +26,7 @@ type Box struct {
 	Plan   *Plan
 	Phases map[string]float64 // milliseconds, by what was done
 
+	host       *Host
 	dir        string
 	group      *cgroup.Group // nil where the host has none
 	tree       *rootfs.Tree
@@ -47,7 +48,8 @@ func NewID() string {
 // Prepare builds a box. The plan's layers are compared with what init reports from inside; if one does not hold, it fails with
 // *nsjail.VerifyError and nothing is left.
 func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
-	b := &Box{ID: id, Plan: plan, Phases: map[string]float64{}, dir: filepath.Join(h.Dir, id)}
+	b := &Box{ID: id, Plan: plan, Phases: map[string]float64{}, host: h, dir: filepath.Join(h.Dir, id)}
+	h.hold(b)
 	start := time.Now()
 	defer func() {
 		b.Phases["prepare_ms"] = Since(start)
@@ -104,7 +106,7 @@ func (b *Box) createParts(h *Host, plan *Plan) (*seccomp.Program, error) {
 		filter  = make(chan error, 1)
 		program *seccomp.Program
 	)
-	go func() { network <- b.createNetwork() }()
+	go func() { network <- b.createNetwork(h) }()
 	go func() {
 		var err error
 		program, err = seccomp.Compile(plan.Seccomp)
@@ -176,6 +178,7 @@ func (b *Box) verify(h *Host) error {
 
 // Close ends the box, whatever it does, and takes away everything that was made for it.
 func (b *Box) Close() error {
+	defer b.host.drop(b)
 	var errs []error
 	if b.jail != nil {
 		errs = append(errs, b.jail.Close())
@@ -198,10 +201,11 @@ func (b *Box) Close() error {
 
 // Leave takes away only what outlives this process and its namespaces.
 func (b *Box) Leave() error {
+	err := b.network.leave()
 	if b.group == nil {
-		return nil
+		return err
 	}
-	return b.group.Close()
+	return errors.Join(err, b.group.Close())
 }
 
 // Since is the time that has passed, in milliseconds.

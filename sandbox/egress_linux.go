@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"skillbox/helper"
@@ -19,14 +20,17 @@ import (
 const resolvConf = "/etc/resolv.conf"
 
 // createNetwork makes the namespace with its rules, and serves the way out of it.
-func (b *Box) createNetwork() error {
+func (b *Box) createNetwork(h *Host) error {
 	start := time.Now()
 	defer func() { b.network.ms = Since(start) }()
 	n := &b.Plan.Network
+	if h.Mode == "root" && n.Path != "veth" { // which sweeps itself
+		if err := netpolicy.Sweep(); err != nil {
+			return err
+		}
+	}
 	if n.Path == "none" {
-		var err error
-		b.network.handle, err = netpolicy.Create(netpolicy.Description{})
-		return err
+		return b.network.create(netpolicy.Description{})
 	}
 	upstream, err := upstreams()
 	if n.resolves && err != nil {
@@ -37,9 +41,8 @@ func (b *Box) createNetwork() error {
 		return err
 	}
 	rules := n.ruleset.OnHost(own)
-	if b.network.handle, err = netpolicy.Create(netpolicy.Description{
-		ID: b.ID, Rules: rules, Link: n.Path == "veth", Link6: n.IPv6, Limits: netpolicy.Limits(*n.Budget),
-	}); err != nil {
+	err = b.network.create(netpolicy.Description{ID: b.ID, Rules: rules, Link: n.Path == "veth", Link6: n.IPv6, Limits: netpolicy.Limits(*n.Budget)})
+	if err != nil {
 		return err
 	}
 	b.network.gateway = gateway.Start(b.network.handle, gateway.Options{Rules: rules, Normalize: policy.NormalizeName, Upstream: upstream, Budget: *n.Budget})
@@ -73,6 +76,32 @@ type network struct {
 	handle  *netpolicy.Handle
 	gateway *gateway.Gateway // nil without a way out, and after it ended
 	ms      float64
+
+	mu   sync.Mutex // whoever follows a dead client leaves while it may still be made
+	left bool
+}
+
+func (n *network) create(d netpolicy.Description) error {
+	handle, err := netpolicy.Create(d)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err == nil && n.left {
+		err = errors.Join(errors.New("sandbox: the run has ended"), handle.Close())
+		handle = nil
+	}
+	n.handle = handle
+	return err
+}
+
+// leave takes away what outlives this process: the box's link.
+func (n *network) leave() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.left = true
+	if n.handle == nil {
+		return nil
+	}
+	return n.handle.Unlink()
 }
 
 // hangUp ends the way out; the gateway's record is then whole.

@@ -87,10 +87,31 @@ func (h *Host) group(id string) (*cgroup.Group, error) {
 	return h.groups.Create(id)
 }
 
-// Close removes what this skillboxd holds on the machine, boxes' groups included: the processes in them are killed.
+// Close removes what this skillboxd holds on the machine, boxes' groups and links included: the processes in them are killed.
 func (h *Host) Close() error {
-	if h.groups == nil {
-		return nil
+	h.mu.Lock()
+	var errs []error
+	for b := range h.boxes {
+		errs = append(errs, b.network.leave())
 	}
-	return h.groups.Close()
+	h.mu.Unlock()
+	if h.groups != nil {
+		errs = append(errs, h.groups.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (h *Host) hold(b *Box) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.boxes == nil {
+		h.boxes = map[*Box]bool{}
+	}
+	h.boxes[b] = true
+}
+
+func (h *Host) drop(b *Box) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.boxes, b)
 }

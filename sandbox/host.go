@@ -32,6 +32,7 @@ type Host struct {
 	groups *cgroup.Place // nil with NoGroups
 
 	mu       sync.Mutex
+	boxes    map[*Box]bool            // that were not closed
 	reserved map[string]*cgroup.Group // of boxes that are not prepared yet
 	lock     *os.File                 // holds the block of ids as long as this process lives
 }

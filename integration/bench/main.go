@@ -1,7 +1,7 @@
 // The bench compares one sandboxed run of /usr/bin/true through the command line with plain exec, bubblewrap and runc, in one run on
 // one machine, and prints medians and ratios: `make bench`. The peers get the namespaces and the mounts that skillbox makes, so
 // that the ratio compares programs and not how much they were asked to do. It also measures
-// what a control group and a bundle's size cost.
+// what a control group and a bundle's size cost, and, in network namespaces of its own, what a way out of the box does.
 package main
 
 import (
@@ -27,6 +27,7 @@ var (
 	bin  = flag.String("bin", "bin", "`directory` with skillbox, skillboxd and skillbox-init")
 	runs = flag.Int("runs", 60, "timed runs of each command")
 	out  = flag.String("json", "", "`file` that takes the figures as JSON")
+	only = flag.String("only", "", "`section` to measure alone: compare, phases, groups, bundles or network")
 )
 
 func main() {
@@ -42,10 +43,11 @@ type figures struct {
 	Machine string             `json:"machine"`
 	Medians map[string]float64 `json:"medians_ms"`
 	Phases  map[string]float64 `json:"phases_ms"`
+	Network []line             `json:"network"`
 }
 
 func bench() error {
-	for _, program := range []string{"hyperfine", "bwrap", "runc"} {
+	for _, program := range []string{"hyperfine", "bwrap", "runc", "iperf3"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%w: make bench installs what it compares with", err)
 		}
@@ -66,17 +68,16 @@ func bench() error {
 		return err
 	}
 	f := &figures{Machine: machine(), Medians: map[string]float64{}, Phases: map[string]float64{}}
-	if err := w.compare(f); err != nil {
-		return err
-	}
-	if err := w.phases(f); err != nil {
-		return err
-	}
-	if err := w.groups(f); err != nil {
-		return err
-	}
-	if err := w.bundles(f); err != nil {
-		return err
+	for _, section := range []struct {
+		name    string
+		measure func(*figures) error
+	}{{"compare", w.compare}, {"phases", w.phases}, {"groups", w.groups}, {"bundles", w.bundles}, {"network", w.network}} {
+		if *only != "" && *only != section.name {
+			continue
+		}
+		if err := section.measure(f); err != nil {
+			return err
+		}
 	}
 	f.print()
 	if *out == "" {
@@ -254,8 +255,10 @@ func (w *work) phases(f *figures) error {
 
 type result struct {
 	Success    bool
+	Verdict    string
 	DurationMS float64 `json:"duration_ms"`
 	Phases     map[string]float64
+	Stdout     string
 	Error      *struct{ Message string }
 }
 
@@ -355,7 +358,10 @@ func fill(dir string, files int) error {
 }
 
 func (f *figures) print() {
-	fmt.Printf("machine: %s\n\n%-28s %10s %12s\n", f.Machine, "one run of /usr/bin/true", "median ms", "to runc run")
+	fmt.Printf("machine: %s\n", f.Machine)
+	if len(f.Medians) > 0 {
+		fmt.Printf("\n%-28s %10s %12s\n", "one run of /usr/bin/true", "median ms", "to runc run")
+	}
 	for _, kind := range []string{"root", "rootless"} {
 		runc := f.Medians["runc run, "+kind]
 		for _, program := range []string{"bwrap", "runc run", "skillbox exec"} {
@@ -370,10 +376,13 @@ func (f *figures) print() {
 			fmt.Printf("%-28s %10.2f\n", name, ms)
 		}
 	}
-	fmt.Printf("\n%-40s %10s\n", "phases of skillbox exec", "median ms")
+	if len(f.Phases) > 0 {
+		fmt.Printf("\n%-40s %10s\n", "phases of skillbox exec", "median ms")
+	}
 	for _, name := range slices.Sorted(mapKeys(f.Phases)) {
 		fmt.Printf("%-40s %10.2f\n", name, f.Phases[name])
 	}
+	printNetwork(f.Network)
 }
 
 func mapKeys(m map[string]float64) func(func(string) bool) {

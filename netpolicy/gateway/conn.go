@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -46,6 +47,7 @@ type connection struct {
 	names  []string // that the address was given out for; none where a rule names the address
 	sent   func()   // to be called when the server has got what the client sends
 	event  Event
+	closed atomic.Bool // we have told the server that nothing more comes
 }
 
 // take serves one connection. What is refused is reset, without a byte to anybody.

@@ -36,6 +36,7 @@ type Gateway struct {
 	resolver *resolver.Server
 	pins     pins
 	left     budget
+	pipes    pipePool
 	record   record
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -109,11 +110,11 @@ func (g *Gateway) Close() error {
 	g.cancel()
 	errs = append(errs, g.resolver.Close())
 	g.wg.Wait()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, g.pipes.Close())...)
 }
 
 // connectTime is what a program may take from its lookup to its last attempt to connect, beyond the time for which the answer holds.
-const connectTime = 60 * time.Second
+const connectTime = 30 * time.Second
 
 // pin opens an address for a name, unless the machine has no way there: a box would not find out before it had connected to us.
 func (g *Gateway) pin(name string, addr netip.Addr, ports []netpolicy.Ports, ttl time.Duration) error {

@@ -30,6 +30,7 @@ func (c *connection) join(first func() (*hello.Requests, []byte, error)) error {
 	}
 	c.sent()
 	if err == nil {
+		c.closed.Store(true)
 		_ = c.server.CloseWrite() // it may have gone
 	}
 	return c.reason(c.abortIf(err), <-down)
@@ -65,7 +66,7 @@ func (c *connection) reason(errs ...error) error {
 
 // up passes on what the client sends.
 func (c *connection) up(request *hello.Requests, data []byte) error {
-	to := &payer{to: c.server, left: &c.g.left, count: &c.event.Sent}
+	to := &payer{to: c.server, left: &c.g.left, pipes: &c.g.pipes, count: &c.event.Sent}
 	if request != nil {
 		_, err := request.WriteTo(to)
 		var other *hello.OtherHost
@@ -106,7 +107,7 @@ func (c *connection) down(asked <-chan *hello.Requests, spoken *atomic.Bool) err
 		default:
 		}
 	}
-	to := &payer{to: c.box, left: &c.g.left, count: &c.event.Received}
+	to := &payer{to: c.box, left: &c.g.left, pipes: &c.g.pipes, count: &c.event.Received}
 	if request != nil {
 		defer request.Close()
 		answer, errAnswer := request.Answer(from)
@@ -122,6 +123,9 @@ func (c *connection) down(asked <-chan *hello.Requests, spoken *atomic.Bool) err
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = nil // the client sees an end there, as the server meant it
+		if !c.closed.Load() && wasReset(c.server) {
+			err = syscall.ECONNRESET // and up was told
+		}
 	}
 	if err == nil {
 		_ = c.box.CloseWrite()

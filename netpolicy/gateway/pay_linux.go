@@ -1,8 +1,11 @@
 package gateway
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -11,6 +14,7 @@ import (
 type payer struct {
 	to    *net.TCPConn
 	left  *budget
+	pipes *pipePool
 	count *int64
 }
 
@@ -23,21 +27,79 @@ func (p *payer) Write(data []byte) (n int, err error) {
 	return n, err
 }
 
-// pipeSize is what a pipe between two sockets is asked to hold. The kernel gives less to users who have many.
-const pipeSize = 256 << 10
+// pipeSize is what a pipe between two sockets is asked to hold, and pipes how many of them a box has. The kernel counts them for the user,
+// whose other programs get small ones above fs.pipe-user-pages-soft (64 MiB): so a connection has one only as long as something is in it,
+// and where all are taken, bytes are copied.
+const pipeSize, pipes, copySize = 256 << 10, 8, 16 << 10
 
-// splice passes on what another end sends, to its end, without copying it into this process (splice(2)).
-func (p *payer) splice(from *net.TCPConn) error {
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return fmt.Errorf("make a pipe for a connection: %w", err)
+type pipe struct{ r, w, size int }
+
+func newPipe() (*pipe, error) {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, fmt.Errorf("make a pipe for a connection: %w", err)
 	}
-	defer unix.Close(pipe[0])
-	defer unix.Close(pipe[1])
-	size, err := unix.FcntlInt(uintptr(pipe[1]), unix.F_SETPIPE_SZ, pipeSize)
+	size, err := unix.FcntlInt(uintptr(ends[1]), unix.F_SETPIPE_SZ, pipeSize)
 	if err != nil {
 		size = 64 << 10
 	}
+	return &pipe{ends[0], ends[1], size}, nil
+}
+
+func (p *pipe) Close() error { return errors.Join(unix.Close(p.r), unix.Close(p.w)) }
+
+// pipePool lends empty pipes.
+type pipePool struct {
+	mu   sync.Mutex
+	free []*pipe
+	lent int
+}
+
+// take returns nil where none is left.
+func (l *pipePool) take() (*pipe, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lent >= pipes {
+		return nil, nil
+	}
+	l.lent++
+	if n := len(l.free); n > 0 {
+		p := l.free[n-1]
+		l.free = l.free[:n-1]
+		return p, nil
+	}
+	p, err := newPipe()
+	if err != nil {
+		l.lent--
+	}
+	return p, err
+}
+
+// give takes a pipe back, which is closed unless it is empty.
+func (l *pipePool) give(p *pipe, empty bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lent--
+	if empty {
+		l.free = append(l.free, p)
+	} else {
+		p.Close()
+	}
+}
+
+func (l *pipePool) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var errs []error
+	for _, p := range l.free {
+		errs = append(errs, p.Close())
+	}
+	l.free = nil
+	return errors.Join(errs...)
+}
+
+// splice passes on what another end sends, to its end, without copying it into this process (splice(2)) while there are pipes.
+func (p *payer) splice(from *net.TCPConn) error {
 	source, err := from.SyscallConn()
 	if err != nil {
 		return err
@@ -47,29 +109,78 @@ func (p *payer) splice(from *net.TCPConn) error {
 		return err
 	}
 	for {
-		n, err := p.fill(source, pipe[1], size)
-		if n == 0 || err != nil {
+		if err := awaitBytes(source); err != nil {
 			return err
 		}
-		if err := p.drain(sink, pipe[0], n); err != nil {
+		pipe, err := p.pipes.take()
+		if err != nil {
+			return err
+		}
+		if pipe == nil {
+			err = p.copySome(from)
+		} else {
+			var empty bool
+			empty, err = p.moveAll(source, sink, pipe)
+			p.pipes.give(pipe, empty)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// fill waits for bytes and moves some into the pipe, which is empty; none are at the end.
-func (p *payer) fill(source rawConn, pipe, size int) (n int, err error) {
-	errRead := source.Read(func(fd uintptr) bool {
-		n, err = moveN(int(fd), pipe, size)
-		return err != unix.EAGAIN
+// awaitBytes waits until there is something to read, or the end.
+func awaitBytes(source rawConn) error {
+	var errPeek error
+	err := source.Read(func(fd uintptr) bool {
+		_, _, errPeek = unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		return errPeek != unix.EAGAIN && errPeek != unix.EINTR
 	})
-	if errRead != nil {
-		return 0, errRead
+	if err != nil {
+		return err
 	}
-	if err == nil && n > 0 && p.left.bytes.Add(-int64(n)) < 0 {
-		return 0, refuse("%v", p.left.overBytes())
+	return errPeek
+}
+
+// moveAll moves through a pipe what there is, until there is no more for the moment; io.EOF is the end.
+func (p *payer) moveAll(source, sink rawConn, through *pipe) (empty bool, err error) {
+	for {
+		var n int
+		errRead := source.Read(func(fd uintptr) bool {
+			n, err = moveN(int(fd), through.w, through.size)
+			return true
+		})
+		switch {
+		case errRead != nil:
+			return true, errRead
+		case err == unix.EAGAIN:
+			return true, nil
+		case err == nil && n == 0:
+			return true, io.EOF
+		case err != nil:
+			return true, err
+		case p.left.bytes.Add(-int64(n)) < 0:
+			return false, refuse("%v", p.left.overBytes())
+		}
+		if err := p.drain(sink, through.r, n); err != nil {
+			return false, err
+		}
 	}
-	return n, err
+}
+
+// copySome passes on a little by way of this process.
+func (p *payer) copySome(from *net.TCPConn) error {
+	buffer := make([]byte, copySize)
+	n, err := from.Read(buffer)
+	if n > 0 {
+		if _, err := p.Write(buffer[:n]); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 func (p *payer) drain(sink rawConn, pipe, n int) (err error) {
@@ -103,4 +214,20 @@ func moveN(from, to, n int) (int, error) {
 type rawConn interface {
 	Read(func(fd uintptr) bool) error
 	Write(func(fd uintptr) bool) error
+}
+
+// wasReset tells an end by a reset from one that the server meant, where both read as an end: the kernel tells of a reset once, to
+// whoever asks first.
+func wasReset(c *net.TCPConn) (reset bool) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	const closed = 7 // TCP_CLOSE of net/tcp_states.h
+	// An error says that the connection was closed by us.
+	_ = raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		reset = err == nil && info.State == closed
+	})
+	return reset
 }
