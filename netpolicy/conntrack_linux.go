@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -98,6 +99,10 @@ func began(flow netlink.Message) (source netip.Addr) {
 }
 
 func (t *flowTable) do(what netlink.HeaderType, flags netlink.HeaderFlags, family byte, attributes []byte) ([]netlink.Message, error) {
+	// It answers in the same moment; should a kernel not, nobody waits for ever.
+	if err := t.conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return nil, err
+	}
 	return t.conn.Execute(netlink.Message{
 		Header: netlink.Header{Type: unix.NFNL_SUBSYS_CTNETLINK<<8 | what, Flags: netlink.Request | flags},
 		Data:   append([]byte{family, unix.NFNETLINK_V0, 0, 0}, attributes...),

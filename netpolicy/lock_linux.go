@@ -3,6 +3,7 @@ package netpolicy
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,3 +25,21 @@ func take(name string) (*os.File, error) {
 		return nil, fmt.Errorf("netpolicy: lock %s: %w", name, err)
 	}
 }
+
+// takeTurn lets those who make links in the calling thread's network namespace do so one after the other, until the file is closed: they
+// would all the same, for the kernel has one lock for it, but that does not care who came first, and of many some waited for half a
+// minute. Nothing depends on it, so that nobody waits long for a process that is stopped.
+func takeTurn() (*os.File, error) {
+	ns, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, fmt.Errorf("netpolicy: %w", err)
+	}
+	for began := time.Now(); time.Since(began) < turnTime; time.Sleep(time.Millisecond) {
+		if err := unix.Flock(int(ns.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != unix.EWOULDBLOCK && err != unix.EINTR {
+			return ns, nil // or the kernel has no such locks there
+		}
+	}
+	return ns, nil
+}
+
+const turnTime = 5 * time.Second

@@ -1,12 +1,14 @@
 package netpolicy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"sync"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -92,19 +94,24 @@ func Create(d Description) (*Handle, error) {
 	return h, err
 }
 
-// attach gives the namespace its link.
+// attach gives the namespace its link. Whether the host passes on what it carries was asked before, see Linkable.
 func (h *Handle) attach(d Description) (err error) {
+	turn, err := takeTurn()
+	if err != nil {
+		return err
+	}
+	defer turn.Close()
 	if h.links, err = openLinks(); err != nil {
 		return err
 	}
 	if err := h.links.sweep(); err != nil {
 		return err
 	}
-	if err := h.links.forwarding(); err != nil {
+	if err := switchOn(forward4, true); err != nil {
 		return err
 	}
 	if d.Link6 {
-		if err := h.links.forwarding6(); err != nil {
+		if err := switchOn(forward6, true); err != nil {
 			return err
 		}
 	}
@@ -167,7 +174,7 @@ func (h *Handle) lead(lo netlink.Link) error {
 		add := &netlink.Addr{IPNet: ipNet(p), Flags: unix.IFA_F_NODAD}
 		err := netlink.AddrAdd(lo, add)
 		if err == nil {
-			err = netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: ipNet(everything), Type: unix.RTN_LOCAL, Src: add.IP, Scope: netlink.SCOPE_HOST})
+			err = netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: ipNet(everything), Type: unix.RTN_LOCAL, Src: add.IP, Scope: netlink.SCOPE_HOST, Congctl: congestion})
 		}
 		if err != nil && !(p.Addr().Is6() && noIPv6(err)) {
 			return fmt.Errorf("netpolicy: lead %s to loopback: %w", everything, err)
@@ -190,10 +197,24 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
+// congestion is the control for what goes by loopback, where nothing is lost. A host's may be one that paces by timers, as bbr does, which
+// halves the throughput of a capture; reno may be used by everybody.
+const congestion = "reno"
+
+var listenTCP = net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+	var err error
+	if errControl := c.Control(func(fd uintptr) {
+		err = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, congestion)
+	}); errControl != nil {
+		return errControl
+	}
+	return err
+}}
+
 // listen makes the sockets that the rules lead to. They belong to the namespace of this thread, wherever they are served.
 func (h *Handle) listen() error {
 	for _, at := range []struct{ network, host string }{{"tcp4", "127.0.0.1"}, {"tcp6", "::1"}} {
-		l, err := net.Listen(at.network, netip.AddrPortFrom(netip.MustParseAddr(at.host), proxyPort).String())
+		l, err := listenTCP.Listen(context.Background(), at.network, netip.AddrPortFrom(netip.MustParseAddr(at.host), proxyPort).String())
 		if err != nil && at.network == "tcp6" && noIPv6(err) {
 			continue
 		}

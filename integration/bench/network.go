@@ -179,8 +179,8 @@ func (b *networkBench) run(w way, policy string, words ...string) (*result, erro
 	return r, err
 }
 
-// session is the program of inside, in a box or on the host itself, which waits for tasks.
-type session struct {
+// probe is the program of inside, in a box or on the host itself, which waits for tasks.
+type probe struct {
 	name   string
 	cmd    *exec.Cmd
 	in     *json.Encoder
@@ -197,8 +197,8 @@ type task struct {
 	Times int
 }
 
-// begin starts a session; without a way it is beside the boxes.
-func (b *networkBench) begin(name string, w *way, policy string) (*session, error) {
+// begin starts a probe; without a way it is beside the boxes.
+func (b *networkBench) begin(name string, w *way, policy string) (*probe, error) {
 	program := b.inside()
 	if w != nil {
 		program = "/skill/inside"
@@ -207,7 +207,7 @@ func (b *networkBench) begin(name string, w *way, policy string) (*session, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &session{name: name, cmd: cmd}
+	s := &probe{name: name, cmd: cmd}
 	cmd.Stderr = &s.stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -228,7 +228,7 @@ func (b *networkBench) begin(name string, w *way, policy string) (*session, erro
 }
 
 // ask returns what each attempt of a task took, in microseconds.
-func (s *session) ask(t task) ([]float64, error) {
+func (s *probe) ask(t task) ([]float64, error) {
 	var a struct {
 		Micros []float64
 		Error  string

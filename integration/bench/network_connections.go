@@ -13,7 +13,7 @@ const rounds, perRound, firstLookups = 24, 50, 8
 // connections measures connections and lookups, inside of boxes with few and with many rules and beside them, in turns.
 func (b *networkBench) connections() (err error) {
 	type room struct {
-		*session
+		*probe
 		entries int
 		took    map[string][]float64
 		rounds  map[string][]float64 // medians

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -37,13 +38,13 @@ func alone(t *testing.T) bool {
 }
 
 // box is a network with its gateway, as a box has them.
-func box(t testing.TB, rules *netpolicy.Ruleset) (*netpolicy.Handle, *Gateway) {
+func box(t testing.TB, d netpolicy.Description) (*netpolicy.Handle, *Gateway) {
 	t.Helper()
-	h, err := netpolicy.Create(netpolicy.Description{Rules: rules})
+	h, err := netpolicy.Create(d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return h, Start(h, Options{Rules: rules, Normalize: policy.NormalizeName, Budget: Budget{Bytes: 1 << 20, Connections: 10, Rate: 10}})
+	return h, Start(h, Options{Rules: d.Rules, Normalize: policy.NormalizeName, Budget: Budget{Bytes: 1 << 20, Connections: 10, Rate: 10}})
 }
 
 // inside runs f on a thread in the box's network namespace.
@@ -82,20 +83,32 @@ func connect(to netip.AddrPort) error {
 	return err
 }
 
-// Of a thousand boxes, 64 at a time, nothing is left in this process. What is in their namespaces goes with these.
+// Of a thousand boxes, 64 at a time, nothing is left in this process or in its network namespace. What is in theirs goes with these.
 func TestManyBoxesLeaveNothing(t *testing.T) {
 	if !alone(t) {
 		return
 	}
 	n := 1000
 	if testing.Short() {
-		n = 100
+		n = 50
 	}
+	for _, link := range []bool{false, true} {
+		if link && os.Getenv("SKILLBOX_TEST_LINKS") == "" {
+			n = min(n, 250) // links take 40 ms each at that rate
+		}
+		t.Run(fmt.Sprintf("link=%v", link), func(t *testing.T) { manyBoxes(t, n, link) })
+	}
+}
+
+func manyBoxes(t *testing.T, n int, link bool) {
 	rules := netpolicy.Compile([]netpolicy.Rule{{CIDRs: []netip.Prefix{netip.MustParsePrefix("93.0.0.0/16")}, Ports: []netpolicy.Ports{{From: 9, To: 9, Proto: "tcp"}}}}, nil)
-	one := func() {
-		h, g := box(t, rules)
+	one := func(id int) {
+		h, g := box(t, netpolicy.Description{
+			Rules: rules, Link: link, ID: fmt.Sprintf("%013d", id), Limits: netpolicy.Limits{Bytes: 1 << 20, Connections: 10, Rate: 10},
+		})
 		inside(t, h, func() {
-			if err := connect(netip.MustParseAddrPort("93.0.0.1:9")); err != unix.ECONNRESET {
+			// To nobody: this test's host has no way anywhere.
+			if err := connect(netip.MustParseAddrPort("93.0.0.1:9")); err == nil || err == unix.ECONNREFUSED {
 				t.Errorf("what a rule allows and nobody can reach: %v", err)
 			}
 			if err := connect(netip.MustParseAddrPort("93.1.0.1:9")); err != unix.ECONNREFUSED {
@@ -112,30 +125,39 @@ func TestManyBoxesLeaveNothing(t *testing.T) {
 			t.Errorf("report %+v", r)
 		}
 	}
-	one()
-	before := runtime.NumGoroutine()
-	files := descriptors(t)
+	one(0)
+	left := func() string {
+		interfaces, err := net.Interfaces()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(runtime.NumGoroutine(), descriptors(t), len(interfaces))
+	}
+	await := func(want string) (now string) {
+		for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(20 * time.Millisecond) {
+			if now = left(); now == want {
+				break
+			}
+		}
+		return now
+	}
+	time.Sleep(200 * time.Millisecond) // the first one's interfaces go when the kernel comes to it
+	before := left()
 	var wg sync.WaitGroup
 	tokens := make(chan struct{}, 64)
-	for range n {
+	for id := range n {
 		wg.Add(1)
 		tokens <- struct{}{}
 		go func() {
 			defer wg.Done()
 			defer func() { <-tokens }()
-			one()
+			one(id + 1)
 		}()
 	}
 	wg.Wait()
-	for wait := time.Now(); runtime.NumGoroutine() > before && time.Since(wait) < 5*time.Second; {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if now := runtime.NumGoroutine(); now > before {
+	if now := await(before); now != before {
 		stacks := make([]byte, 1<<16)
-		t.Errorf("%d goroutines, %d before\n%s", now, before, stacks[:runtime.Stack(stacks, true)])
-	}
-	if now := descriptors(t); len(now) > len(files) {
-		t.Errorf("descriptors are left: %q, before %q", now, files)
+		t.Errorf("goroutines, descriptors and interfaces are %s, and were %s\n%s", now, before, stacks[:runtime.Stack(stacks, true)])
 	}
 }
 
