@@ -6,7 +6,7 @@ TAGS = netgo,osusergo,runc_nocriu
 FLAGS = -trimpath -tags $(TAGS) -ldflags='-s -w -X main.version=$(VERSION) -linkmode external -extldflags "-static"'
 STATIC = CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X main.version=$(VERSION)"
 LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-FUZZTIME ?= $(if $(CI),30s,3s)
+FUZZTIME ?= $(if $(CI),20s,3s)
 # What each goal needs, as "command or file" = "Debian package".
 NEED_BUILD = gcc=gcc /usr/include/seccomp.h=libseccomp-dev
 NEED_DEMO = newuidmap=uidmap /usr/bin/python3=python3

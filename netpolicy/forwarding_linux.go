@@ -12,16 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forwarding switches the forwarding of IPv4 on, net.ipv4.ip_forward, and leaves it on: whoever came to rely on it meanwhile would suffer.
-// A *NoForwarding says that it cannot be, or that a filter of the host's would drop what links carry; then nothing is changed.
-func (ls *links) forwarding() error {
-	if err := ls.forwardable(); err != nil {
-		return err
-	}
-	return switchOn(forward4, true)
-}
-
-// forwardable is forwarding without the change.
+// forwardable says whether the forwarding of IPv4, net.ipv4.ip_forward, is on or could be switched on. It then stays on: whoever came to
+// rely on it meanwhile would suffer. A *NoForwarding says that it cannot be, or that a filter of the host's would drop what links carry.
 func (ls *links) forwardable() error {
 	if err := ls.unfiltered(ipv4); err != nil {
 		return err
@@ -31,17 +23,9 @@ func (ls *links) forwardable() error {
 
 const forward4, forward6 = "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"
 
-// forwarding6 does the same for IPv6, net.ipv6.conf.all.forwarding. That makes a router of the machine, which forgets what it has learned
+// forwardable6 is the same for IPv6, net.ipv6.conf.all.forwarding. That makes a router of the machine, which forgets what it has learned
 // from others by their advertisements, and its default route with it (accept_ra in the kernel's ip-sysctl.rst): where there is such a
 // route, boxes get no IPv6 unless the administrator has seen to it.
-func (ls *links) forwarding6() error {
-	if err := ls.forwardable6(); err != nil {
-		return err
-	}
-	return switchOn(forward6, true)
-}
-
-// forwardable6 is forwarding6 without the change.
 func (ls *links) forwardable6() error {
 	for _, of := range []string{"all", "default"} {
 		if off, err := setting("net/ipv6/conf/" + of + "/disable_ipv6"); err != nil || off != "0" {

@@ -158,3 +158,7 @@ func (w *world) box(opened ...string) (*os.File, *link) {
 	w.t.Cleanup(func() { try(w.t, l.Close()) })
 	return ns, l
 }
+
+func (ls *links) forwarding() error { return errors.Join(ls.forwardable(), switchOn(forward4, true)) }
+
+func (ls *links) forwarding6() error { return errors.Join(ls.forwardable6(), switchOn(forward6, true)) }
