@@ -159,6 +159,13 @@ func (w *world) box(opened ...string) (*os.File, *link) {
 	return ns, l
 }
 
-func (ls *links) forwarding() error { return errors.Join(ls.forwardable(), switchOn(forward4, true)) }
+func (ls *links) forwarding() error { return afterwards(ls.forwardable(), forward4) }
 
-func (ls *links) forwarding6() error { return errors.Join(ls.forwardable6(), switchOn(forward6, true)) }
+func (ls *links) forwarding6() error { return afterwards(ls.forwardable6(), forward6) }
+
+func afterwards(err error, name string) error {
+	if err != nil {
+		return err
+	}
+	return switchOn(name, true)
+}
