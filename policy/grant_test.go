@@ -352,3 +352,13 @@ func BenchmarkParse(b *testing.B) {
 		}
 	}
 }
+
+func TestAFileThatIsAlmostTooLongCanBeGranted(t *testing.T) {
+	text := "version: 1\nnetwork:\n  egress:\n"
+	for i := 0; len(text) < maxFile-100; i++ {
+		text += fmt.Sprintf("  - {cidrs: [20.%d.%d.0/24], ports: [443]}\n", i>>8, i&255)
+	}
+	if _, err := Grant(nil, parse(t, text), nil); err != nil {
+		t.Errorf("%.200v", err)
+	}
+}

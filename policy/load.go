@@ -12,8 +12,8 @@ import (
 
 // load checks the bytes and composes the one document; nil after an error.
 func (r *reader) load(data []byte) *yaml.Node {
-	if len(data) > maxFile {
-		r.failAt(Position{r.file, 1, 1}, "", bad("", "the file is larger than %d KiB", maxFile>>10))
+	if len(data) > r.most {
+		r.failAt(Position{r.file, 1, 1}, "", bad("", "the file is larger than %d KiB", r.most>>10))
 		return nil
 	}
 	if !r.bytes(data) {

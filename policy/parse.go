@@ -16,8 +16,10 @@ const (
 // Parse reads a policy file. The error is an Errors with everything that is
 // wrong; there is no policy then. Give an absolute name for file where a
 // writable bind must not hold the policy itself.
-func Parse(file string, data []byte) (*Policy, error) {
-	r := &reader{file: file, positions: map[string]Position{}}
+func Parse(file string, data []byte) (*Policy, error) { return parseUpTo(maxFile, file, data) }
+
+func parseUpTo(most int, file string, data []byte) (*Policy, error) {
+	r := &reader{file: file, most: most, positions: map[string]Position{}}
 	root := r.load(data)
 	if root == nil {
 		return nil, r.sorted()
@@ -43,6 +45,7 @@ func ParseDeclared(file string, node *yaml.Node) (*Policy, error) {
 // everything stands.
 type reader struct {
 	file      string
+	most      int   // bytes
 	root      []key // the whole table, to look for a misplaced key
 	positions map[string]Position
 	errs      Errors
