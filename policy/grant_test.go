@@ -355,8 +355,12 @@ func BenchmarkParse(b *testing.B) {
 
 func TestAFileThatIsAlmostTooLongCanBeGranted(t *testing.T) {
 	text := "version: 1\nnetwork:\n  egress:\n"
-	for i := 0; len(text) < maxFile-100; i++ {
-		text += fmt.Sprintf("  - {cidrs: [20.%d.%d.0/24], ports: [443]}\n", i>>8, i&255)
+	for i := 0; len(text) < maxFile-10_000; i++ {
+		text += "  - {ports: [443], cidrs: ["
+		for j := range 500 {
+			text += fmt.Sprintf("20.%d.%d.%d/32,", i, j>>8, j&255)
+		}
+		text += "]}\n"
 	}
 	if _, err := Grant(nil, parse(t, text), nil); err != nil {
 		t.Errorf("%.200v", err)
