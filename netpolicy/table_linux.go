@@ -69,7 +69,7 @@ func newTable(rules *Ruleset, linked [2]bool, of Limits) (*table, error) {
 	t := &table{conn: conn, linked: linked, refusing: map[string]bool{}}
 	if err := t.fill(rules, of); err != nil {
 		conn.CloseLasting()
-		return nil, fmt.Errorf("netpolicy: load nftables rules: %w", err)
+		return nil, fmt.Errorf("netpolicy: load nftables rules: %w (the kernel needs nf_tables with nat, redir, reject, limit and log: see `skillbox doctor`)", err)
 	}
 	return t, nil
 }
