@@ -45,7 +45,7 @@ while data := s.recv(4096): sys.stdout.write(data.decode())
 
 // Every client reaches the allowed name, by HTTPS, and only it.
 func TestClientsReachTheAllowedName(t *testing.T) {
-	inEachWay(t, func(t *testing.T, w *world, y way) {
+	inEveryWay(t, func(t *testing.T, w *world, y way) {
 		bundle := y.mode.probeBundle(t)
 		y.mode.write(t, filepath.Join(bundle, "ca.pem"), w.ca.pem, 0o644)
 		fetch := func(t *testing.T, words ...string) *helper.Result {

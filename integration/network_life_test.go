@@ -69,7 +69,7 @@ print("connected", flush=True)
 while True:
     s.send(b"a line\n"); s.recv(100); time.sleep(0.01)
 `
-	inEachWay(t, func(t *testing.T, w *world, y way) {
+	inEveryWay(t, func(t *testing.T, w *world, y way) {
 		n := max(3, load(50))
 		policy := y.mode.file(t, "policy.yaml", y.policy(openEgress))
 		bundle := y.mode.sharedBundle(t)

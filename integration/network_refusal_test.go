@@ -13,7 +13,7 @@ import (
 
 // A refused name and a refused connection fail at once, and each leaves a denial that names the rule or its absence.
 func TestRefusalsComeAtOnceAndAreTold(t *testing.T) {
-	inEachWay(t, func(t *testing.T, w *world, y way) {
+	inEveryWay(t, func(t *testing.T, w *world, y way) {
 		names := []string{"other.example", "wild.example", "tracker.wild.example", "a.tracker.wild.example", "nowhere.invalid"}
 		policy := y.policy("egress:\n  - {domains: [\"*.wild.example\"], ports: [443]}\n  - {cidrs: [20.1.1.0/24], except: [20.1.1.30/32], ports: [9999]}\n" +
 			"deny:\n  - {domains: [tracker.wild.example, \"*.tracker.wild.example\"]}\n  - {cidrs: [20.1.1.50/32]}\nlimits: {connections: 1000, rate: 1000}")

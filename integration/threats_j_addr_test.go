@@ -73,7 +73,7 @@ func TestThreat186HostGatewayServices(t *testing.T) {
 }
 
 func TestThreat187HostLoopback(t *testing.T) {
-	inEachWay(t, func(t *testing.T, w *world, y way) {
+	inEveryWay(t, func(t *testing.T, w *world, y way) {
 		targets := []string{}
 		for _, addr := range []string{"127.0.0.1", "::1", "127.0.0.53", "127.1.2.3", "0.0.0.0", "::", "::ffff:127.0.0.1", "10.0.2.2", "10.0.2.3", "192.168.127.254", hostAddr, hostAddr6} {
 			for _, port := range []int{openPort, loopbackPort, 22} {

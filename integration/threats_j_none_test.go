@@ -12,7 +12,7 @@ import (
 
 // Without egress there is nothing but a loopback of the box's own.
 func TestThreat184NetNone(t *testing.T) {
-	inEachWay(t, func(t *testing.T, w *world, y way) {
+	inEveryWay(t, func(t *testing.T, w *world, y way) {
 		targets := []string{
 			"tcp " + join(apiAddr, 443), "tcp " + join(apiAddr6, 443), "udp " + join(apiAddr, 7), "udp " + join(apiAddr6, 7), "tcp " + join("169.254.169.254", 80),
 			"udp " + join("8.8.8.8", 53), "tcp " + join(hostAddr, openPort), "udp " + join("224.0.0.251", 5353), "tcp " + join(gatewayAddr, 80),

@@ -129,7 +129,7 @@ func TestThreat210CrossSandbox(t *testing.T) {
 
 // The namespace belongs to another user namespace: whatever a skill is in its own, it has no say there.
 func TestThreat211NFTFromInside(t *testing.T) {
-	inEachWay(t, func(t *testing.T, w *world, y way) {
+	inEveryWay(t, func(t *testing.T, w *world, y way) {
 		got := map[string]string{}
 		w.probe(t, y, y.policy(usual), &got, nil, "rtnetlink")
 		for what, a := range got {
@@ -159,7 +159,7 @@ print(json.dumps(r))
 
 // The rules are there before the skill is: from its first instruction on it finds them, in every one of many boxes.
 func TestThreat213RaceBeforeRules(t *testing.T) {
-	inEachWay(t, func(t *testing.T, w *world, y way) {
+	inEveryWay(t, func(t *testing.T, w *world, y way) {
 		for range load(5) {
 			var ends []func(any) *helper.Result
 			for range 4 {

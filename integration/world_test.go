@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -150,13 +151,22 @@ type way struct {
 
 func (y way) String() string { return string(y.mode) + "-" + y.path }
 
-// ways are those that this test run can try; veth is among them where SKILLBOX_PATHS names it.
-func ways() (all []way) {
+// everyWay lists those that this test run can try.
+func everyWay() (all []way) {
 	for _, m := range modes() {
 		all = append(all, way{m, "capture"})
 		if m == asRoot {
 			all = append(all, way{m, "veth"})
 		}
+	}
+	return all
+}
+
+// ways are those that differ in what carries a box's packets: with a single id, that is what it is for other ordinary users.
+func ways() []way {
+	all := everyWay()
+	if slices.ContainsFunc(all, func(y way) bool { return y.mode == rootless }) {
+		all = slices.DeleteFunc(all, func(y way) bool { return y.mode == singleID })
 	}
 	return all
 }
@@ -177,11 +187,21 @@ func (y way) policy(network string, more ...string) string {
 	return text + strings.Join(more, "\n") + "\n"
 }
 
-// inEachWay runs a test in every way, in a world that has forgotten what was before, and checks afterwards that nothing is left.
+// inEachWay runs a test in each of ways, inEveryWay in every one, in a world that has forgotten what was before, and checks afterwards that nothing is left.
 func inEachWay(t *testing.T, f func(t *testing.T, w *world, y way)) {
 	t.Helper()
+	inWays(t, ways(), f)
+}
+
+func inEveryWay(t *testing.T, f func(t *testing.T, w *world, y way)) {
+	t.Helper()
+	inWays(t, everyWay(), f)
+}
+
+func inWays(t *testing.T, all []way, f func(t *testing.T, w *world, y way)) {
+	t.Helper()
 	inTheWorld(t, func(t *testing.T, w *world) {
-		for _, y := range ways() {
+		for _, y := range all {
 			t.Run(y.String(), func(t *testing.T) {
 				leavesNothing(t)
 				w.leavesNothing(t)
