@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,7 +20,7 @@ const openEgress = "egress:\n  - {cidrs: [20.1.1.0/24], ports: [9999]}\nlimits: 
 // Many boxes at a time come and go, each with a connection, and nothing of them stays on the host.
 func TestManyBoxesWithAWayOut(t *testing.T) {
 	inEachWay(t, func(t *testing.T, w *world, y way) {
-		n := load(100) // a thousand are made in package gateway, without programs in them
+		n := load(60) // a thousand are made in package gateway, without programs in them
 		if testing.Short() {
 			n = min(n, 50)
 		}
@@ -52,10 +51,6 @@ func TestManyBoxesWithAWayOut(t *testing.T) {
 		for f := range failed {
 			t.Errorf("of %d boxes one: %s (and %d more)", n, f, len(failed))
 			break
-		}
-		// The kernel takes namespaces away one after the other, and links with them.
-		for began := time.Now(); strings.Contains(w.state(t), "\nsb") && time.Since(began) < patience(30*time.Second); {
-			time.Sleep(50 * time.Millisecond)
 		}
 	})
 }

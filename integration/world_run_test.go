@@ -130,8 +130,10 @@ func asJSON(t *testing.T, v any) string {
 // nftables.
 func (w *world) leavesNothing(t *testing.T) {
 	t.Helper()
+	w.awaitLinks(t)
 	before := w.state(t)
 	t.Cleanup(func() {
+		w.awaitLinks(t)
 		after := w.state(t)
 		for began := time.Now(); after != before && time.Since(began) < patience(5*time.Second); time.Sleep(20 * time.Millisecond) {
 			after = w.state(t)
@@ -140,6 +142,15 @@ func (w *world) leavesNothing(t *testing.T) {
 			t.Errorf("the host's network was\n%sand now is\n%s", before, after)
 		}
 	})
+}
+
+// awaitLinks waits until the kernel has taken away the links of boxes that have ended. It does so with their namespaces, one after the
+// other, which may take a second each on a busy machine.
+func (w *world) awaitLinks(t *testing.T) {
+	t.Helper()
+	for began := time.Now(); strings.Contains(w.state(t), "\nsb") && time.Since(began) < 2*time.Minute; {
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 func (w *world) state(t *testing.T) string {
