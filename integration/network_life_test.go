@@ -35,7 +35,7 @@ func TestManyBoxesWithAWayOut(t *testing.T) {
 			c := y.mode.command("exec", "--policy", policy, bundle, "--", "./main.sh")
 			var out, errs bytes.Buffer
 			c.Stdout, c.Stderr = &out, &errs
-			if err := w.host.run(c.Start); err != nil {
+			if err := w.host.Run(c.Start); err != nil {
 				t.Fatal(err)
 			}
 			go func() {
@@ -72,7 +72,7 @@ while True:
 		var killed []int
 		for range n {
 			c := y.mode.command("exec", "--policy", policy, bundle, "--", "/usr/bin/python3", "-c", sending)
-			if err := w.host.run(c.Start); err != nil {
+			if err := w.host.Run(c.Start); err != nil {
 				t.Fatal(err)
 			}
 			clients = append(clients, c)

@@ -122,7 +122,7 @@ const mark = 65001
 // quiet waits until all packets that left the host so far are in the book.
 func (w *world) quiet() {
 	key := fmt.Sprintf("mark %d", time.Now().UnixNano())
-	err := w.host.run(func() error {
+	err := w.host.Run(func() error {
 		c, err := net.Dial("udp", join(gatewayAddr, mark))
 		if err == nil {
 			_, err = c.Write([]byte(key))

@@ -46,7 +46,7 @@ func (w *world) begin(t *testing.T, y way, c call) (end func() *helper.Result) {
 	cmd.Stdin = strings.NewReader(c.stdin)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := w.host.run(cmd.Start); err != nil {
+	if err := w.host.Run(cmd.Start); err != nil {
 		t.Fatal(err)
 	}
 	ended := sync.OnceValue(cmd.Wait)
@@ -102,7 +102,7 @@ func (w *world) beside(t *testing.T, m mode, got, stdin any, attempt ...string) 
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: m.credential()}
 	var stdout, stderr bytes.Buffer
 	c.Stdout, c.Stderr = &stdout, &stderr
-	err := w.host.run(c.Start)
+	err := w.host.Run(c.Start)
 	if err == nil {
 		err = c.Wait()
 	}
@@ -156,7 +156,7 @@ func (w *world) awaitLinks(t *testing.T) {
 func (w *world) state(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder
-	err := w.host.run(func() error {
+	err := w.host.Run(func() error {
 		links, err := netlink.LinkList()
 		for _, l := range links {
 			addrs, failed := netlink.AddrList(l, netlink.FAMILY_ALL)

@@ -15,54 +15,19 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"skillbox/integration/space"
 )
 
 // The world is two network namespaces: a host, on which skillbox runs, and the internet, which has every address that the tests name,
 // also those that nobody may reach. Its servers are part of this process and write down what comes. Nothing leaves these namespaces.
 type world struct {
-	host, internet *space
+	host, internet *space.Space
 	ca             *authority
 	book           *book
 	zone           *zone
 	conf           string // path of the host's resolv.conf
 	repository     string // directory that is /git of every web server
-}
-
-// space is a thread in a network namespace. Sockets and processes that are made there stay there, whoever uses them.
-type space struct {
-	do chan func()
-	ns *os.File
-}
-
-// newSpace moves a new thread into a network namespace of its own, and then runs enter on it.
-func newSpace(flags int, enter func() error) (*space, error) {
-	s := &space{do: make(chan func())}
-	ready := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: nothing else may run here
-		err := unix.Unshare(unix.CLONE_NEWNET | flags)
-		if err == nil {
-			s.ns, err = os.Open("/proc/thread-self/ns/net")
-		}
-		if err == nil {
-			err = enter()
-		}
-		ready <- err
-		if err != nil {
-			return
-		}
-		for f := range s.do {
-			f()
-		}
-	}()
-	return s, <-ready
-}
-
-// run runs f on the thread.
-func (s *space) run(f func() error) error {
-	done := make(chan error)
-	s.do <- func() { done <- f() }
-	return <-done
 }
 
 var built struct {
@@ -85,7 +50,7 @@ func buildWorld() (w *world, err error) {
 	if w.ca, err = newAuthority(); err != nil {
 		return nil, err
 	}
-	if w.internet, err = newSpace(0, func() error { return nil }); err != nil {
+	if w.internet, err = space.New(0, nil); err != nil {
 		return nil, fmt.Errorf("the internet: %w", err)
 	}
 	dir := filepath.Dir(binDir)
@@ -93,20 +58,20 @@ func buildWorld() (w *world, err error) {
 	if err := os.WriteFile(w.conf, []byte("nameserver "+resolverAddr+"\noptions timeout:5 attempts:2\n"), 0o644); err != nil {
 		return nil, err
 	}
-	if w.host, err = newSpace(unix.CLONE_NEWNS, func() error { return settle(w.conf, filepath.Join(dir, "empty")) }); err != nil {
+	if w.host, err = space.New(unix.CLONE_NEWNS, func() error { return settle(w.conf, filepath.Join(dir, "empty")) }); err != nil {
 		return nil, fmt.Errorf("the host: %w", err)
 	}
 	for _, step := range []struct {
-		at *space
+		at *space.Space
 		f  func() error
 	}{
-		{w.host, func() error { return layCable(w.internet.ns) }},
+		{w.host, func() error { return layCable(w.internet.NS) }},
 		{w.internet, w.settleInternet},
 		{w.host, settleHost},
 		{w.internet, w.serveInternet},
 		{w.host, w.serveHost},
 	} {
-		if err := step.at.run(step.f); err != nil {
+		if err := step.at.Run(step.f); err != nil {
 			return nil, err
 		}
 	}

@@ -165,7 +165,7 @@ func (b *networkBench) run(w way, policy string, words ...string) (*result, erro
 		return nil, err
 	}
 	var out []byte
-	err = b.host.run(func() (err error) {
+	err = b.host.Run(func() (err error) {
 		out, err = c.Output()
 		return err
 	})
@@ -224,7 +224,7 @@ func (b *networkBench) begin(name string, w *way, policy string) (*probe, error)
 		}
 		return nil
 	}
-	return s, b.host.run(cmd.Start)
+	return s, b.host.Run(cmd.Start)
 }
 
 // ask returns what each attempt of a task took, in microseconds.

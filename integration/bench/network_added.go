@@ -14,7 +14,8 @@ func (b *networkBench) added() error {
 	for _, w := range b.ways {
 		all = append(all, &variant{of: w, name: "no rule"}, &variant{of: w, name: "a domain rule", rules: domainRules(1)}, &variant{of: w, name: "a cidr rule", rules: cidrRules(1)})
 	}
-	for round := range *runs {
+	times := max(*runs, 2)
+	for round := range times {
 		err := rotated(round, len(all), func(i int) error {
 			v := all[i]
 			r, err := b.run(v.of, b.policy(v.of, v.rules...), "true")
@@ -27,7 +28,7 @@ func (b *networkBench) added() error {
 			return err
 		}
 	}
-	b.title("skillbox exec of true with rules for the network, medians of %d runs each, in turns", *runs-1)
+	b.title("skillbox exec of true with rules for the network, medians of %d runs each, in turns", times-1)
 	var none *variant
 	for _, v := range all {
 		if v.rules == nil {

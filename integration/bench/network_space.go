@@ -9,64 +9,30 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
+
+	"skillbox/integration/space"
 )
 
 // The bench's network is two namespaces that one veth pair joins: a host, on which skillbox runs, and servers, which have every other
-// address. No packet leaves them.
+// address; and a third that a plain pair joins to the host, which forwards for it as for a box with a link, but without any rule. No packet
+// leaves them.
 const (
 	hostAddr, serversAddr = "11.22.33.2", "11.22.33.1" // of the two ends
+	plainAddr, plainVia   = "11.22.34.1", "11.22.34.0" // of a plain pair beside the boxes' links
 	greetPort, iperfPort  = 7000, 5201
 )
 
-// host and servers are threads that live in these namespaces, until the bench ends.
+// host, servers and plain are threads that live in these namespaces, until the bench ends.
 type spaces struct {
-	host, servers *space
-	iperf         *exec.Cmd
-	open          []io.Closer
-}
-
-// space is a thread in a network namespace. Sockets and processes that are made there stay there, whoever uses them.
-type space struct {
-	do chan func()
-	ns *os.File
-}
-
-// newSpace moves a new thread into a network namespace of its own, and then runs enter on it.
-func newSpace(flags int, enter func() error) (*space, error) {
-	s := &space{do: make(chan func())}
-	ready := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: nothing else may run here
-		err := unix.Unshare(unix.CLONE_NEWNET | flags)
-		if err == nil {
-			s.ns, err = os.Open("/proc/thread-self/ns/net")
-		}
-		if err == nil {
-			err = enter()
-		}
-		ready <- err
-		if err != nil {
-			return
-		}
-		for f := range s.do {
-			f()
-		}
-	}()
-	return s, <-ready
-}
-
-// run runs f on the thread.
-func (s *space) run(f func() error) error {
-	done := make(chan error)
-	s.do <- func() { done <- f() }
-	return <-done
+	host, servers, plain *space.Space
+	iperf                *exec.Cmd
+	open                 []io.Closer
 }
 
 // newSpaces makes the network and starts its servers.
@@ -81,22 +47,29 @@ func newSpaces(dir string) (n *spaces, err error) {
 	if err := os.WriteFile(conf, []byte("nameserver "+serversAddr+"\n"), 0o644); err != nil {
 		return n, err
 	}
-	if n.servers, err = newSpace(0, func() error { return nil }); err != nil {
+	if n.servers, err = space.New(0, nil); err != nil {
 		return n, err
 	}
-	if n.host, err = newSpace(unix.CLONE_NEWNS, func() error { return bindOver(conf, "/etc/resolv.conf") }); err != nil {
+	if n.host, err = space.New(unix.CLONE_NEWNS, func() error { return bindOver(conf, "/etc/resolv.conf") }); err != nil {
 		return n, err
 	}
-	ns := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.servers.ns.Fd())
+	if n.plain, err = space.New(0, nil); err != nil {
+		return n, err
+	}
+	of := func(s *space.Space) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.NS.Fd()) }
 	return n, errors.Join(
-		n.host.run(func() error {
-			return ip("link add eth0 type veth peer name eth0 netns "+ns, "addr add "+hostAddr+"/24 dev eth0", "link set lo up", "link set eth0 up")
+		n.host.Run(func() error {
+			return ip("link add eth0 type veth peer name eth0 netns "+of(n.servers), "addr add "+hostAddr+"/24 dev eth0", "link set lo up", "link set eth0 up",
+				"link add plain type veth peer name eth0 netns "+of(n.plain), "addr add "+plainVia+"/31 dev plain", "link set plain up")
 		}),
-		n.servers.run(func() error {
+		n.plain.Run(func() error {
+			return ip("addr add "+plainAddr+"/31 dev eth0", "link set lo up", "link set eth0 up", "route add default via "+plainVia)
+		}),
+		n.servers.Run(func() error {
 			return errors.Join(ip("addr add "+serversAddr+"/24 dev eth0", "link set lo up", "link set eth0 up",
-				"route add local default dev lo"), n.serve())
+				"route add "+plainVia+"/31 via "+hostAddr, "route add local default dev lo"), n.serve())
 		}),
-		n.host.run(func() error {
+		n.host.Run(func() error {
 			return errors.Join(ip("route add default via "+serversAddr),
 				os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644))
 		}),
@@ -144,7 +117,7 @@ func (n *spaces) serve() error {
 
 // answers waits until a server that was just started does so.
 func (n *spaces) answers(address string) error {
-	return n.host.run(func() error {
+	return n.host.Run(func() error {
 		for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 			c, err := net.Dial("tcp4", address)
 			if err == nil {
@@ -165,6 +138,11 @@ func (n *spaces) close() error {
 	if n.iperf != nil && n.iperf.Process != nil {
 		errs = append(errs, n.iperf.Process.Kill())
 		_ = n.iperf.Wait() // killed, as it should be
+	}
+	for _, s := range []*space.Space{n.host, n.servers, n.plain} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -7,10 +7,13 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"skillbox/integration/space"
 )
 
-// throughput compares what iperf3 gets through from a box with what it gets between the two namespaces without one, in turns: with
-// the machine's congestion control, and where that is BBR, which paces by time and makes the plain pair itself slow, with Reno too.
+// throughput compares what iperf3 gets through from a box with what it gets without one, in turns: with the machine's congestion control,
+// and where that is BBR, which paces by time and makes the plain pair itself slow, with Reno too. What skillboxd carries has no hop more
+// than the host itself; a link has one, and so has what it is compared with.
 func (b *networkBench) throughput() error {
 	own, err := b.congestion("")
 	if err != nil {
@@ -21,7 +24,7 @@ func (b *networkBench) throughput() error {
 		controls = append(controls, "reno")
 	}
 	for _, control := range controls {
-		if err := b.throughputWith(control); err != nil {
+		if err := b.throughputWith(control, control == own); err != nil {
 			return err
 		}
 	}
@@ -29,12 +32,12 @@ func (b *networkBench) throughput() error {
 	return err
 }
 
-// congestion sets the congestion control of both namespaces, unless it is "", and returns the one that holds. A box's namespace has the
+// congestion sets the congestion control of the namespaces, unless it is "", and returns the one that holds. A box's namespace has the
 // machine's, so iperf3 sets its own.
 func (b *networkBench) congestion(set string) (got string, err error) {
 	const file = "/proc/sys/net/ipv4/tcp_congestion_control"
-	for _, s := range []*space{b.host, b.servers} {
-		err = errors.Join(err, s.run(func() error {
+	for _, s := range []*space.Space{b.host, b.servers, b.plain} {
+		err = errors.Join(err, s.Run(func() error {
 			if set != "" {
 				if err := os.WriteFile(file, []byte(set), 0o644); err != nil {
 					return err
@@ -48,30 +51,46 @@ func (b *networkBench) congestion(set string) (got string, err error) {
 	return got, err
 }
 
-func (b *networkBench) throughputWith(control string) error {
+// stretch is one way to the server. Every one but the two without a box is measured against one of those, and against the first too.
+type stretch struct {
+	name  string
+	in    *space.Space // without a box
+	of    *way
+	to    *stretch
+	share float64      // what it must get of that, in percent
+	gbits [2][]float64 // to the server and back
+}
+
+func (b *networkBench) stretches() []*stretch {
+	none := &stretch{name: "no box", in: b.host}
+	plain := &stretch{name: "no box, behind a plain veth pair that the host forwards for", in: b.plain, to: none}
+	all := []*stretch{none, plain}
+	for _, w := range b.ways {
+		s := &stretch{name: w.name, of: &w, to: none, share: 60}
+		if w.path == "veth" {
+			s.to, s.share = plain, 90
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// throughputWith measures with a congestion control. The bars are for the machine's own.
+func (b *networkBench) throughputWith(control string, bars bool) error {
 	if _, err := b.congestion(control); err != nil {
 		return err
 	}
 	const seconds = 1
-	times := max(*runs/7, 3)
-	type path struct {
-		name  string
-		of    *way
-		share float64 // what it must get of the first one's
-		gbits [2][]float64
-	}
-	paths := []*path{{name: "no box"}}
-	for _, w := range b.ways {
-		paths = append(paths, &path{name: w.name, of: &w, share: map[string]float64{"capture": 60, "veth": 90}[w.path]})
-	}
+	times := max(*runs/5, 3)
+	all := b.stretches()
 	for round := range times {
-		err := rotated(round, len(paths), func(i int) error {
-			for d := range paths[i].gbits {
-				gbits, err := b.iperf3(paths[i].of, control, seconds, d == 1)
+		err := rotated(round, len(all), func(i int) error {
+			for d := range all[i].gbits {
+				gbits, err := b.iperf3(all[i], control, seconds, d == 1)
 				if err != nil {
-					return fmt.Errorf("%s: %w", paths[i].name, err)
+					return fmt.Errorf("%s: %w", all[i].name, err)
 				}
-				paths[i].gbits[d] = append(paths[i].gbits[d], gbits)
+				all[i].gbits[d] = append(all[i].gbits[d], gbits)
 			}
 			return nil
 		})
@@ -81,13 +100,20 @@ func (b *networkBench) throughputWith(control string) error {
 	}
 	b.title("one TCP connection of iperf3, by a cidr rule, for %d s, congestion control %s, medians of %d, in turns; shares are medians of the turns'", seconds, control, times)
 	for d, direction := range []string{"to the server", "from the server"} {
-		for _, p := range paths {
-			got, reference := p.gbits[d], paths[0].gbits[d]
-			b.line(median(got), "Gbit/s", "%s: %s (%.1f to %.1f)", p.name, direction, slices.Min(got), slices.Max(got))
-			if p.of != nil {
-				share := medianRatio(got, reference) * 100
-				b.bar(fmt.Sprintf("%.0f %% of no box, the best %.0f %% of the best", share, slices.Max(got)/slices.Max(reference)*100),
-					fmt.Sprintf("at least %g %%", p.share), share >= p.share)
+		for _, s := range all {
+			got := s.gbits[d]
+			b.line(median(got), "Gbit/s", "%s: %s (%.1f to %.1f)", s.name, direction, slices.Min(got), slices.Max(got))
+			if s.to == nil {
+				continue
+			}
+			share := medianRatio(got, s.to.gbits[d]) * 100
+			ratio := fmt.Sprintf("%.0f %% of %s", share, s.to.name)
+			if first := all[0]; s.to != first {
+				ratio += fmt.Sprintf("; %.0f %% of %s", medianRatio(got, first.gbits[d])*100, first.name)
+			}
+			l := &b.lines[len(b.lines)-1]
+			if l.Ratio = ratio; bars && s.share > 0 {
+				b.bar(ratio, fmt.Sprintf("at least %g %%", s.share), share >= s.share)
 			}
 		}
 	}
@@ -95,18 +121,18 @@ func (b *networkBench) throughputWith(control string) error {
 }
 
 // iperf3 returns what was received, in Gbit/s.
-func (b *networkBench) iperf3(w *way, control string, seconds int, reverse bool) (float64, error) {
+func (b *networkBench) iperf3(s *stretch, control string, seconds int, reverse bool) (float64, error) {
 	words := []string{"iperf3", "--client", rangeOf(0).Addr().Next().String(), "--port", fmt.Sprint(iperfPort), "--json", "--time", fmt.Sprint(seconds), "--congestion", control}
 	if reverse {
 		words = append(words, "--reverse")
 	}
 	var out []byte
-	if w == nil {
+	if s.of == nil {
 		c, err := b.command(nil, "", nil, words...)
 		if err != nil {
 			return 0, err
 		}
-		err = b.host.run(func() (err error) {
+		err = s.in.Run(func() (err error) {
 			out, err = c.Output()
 			return err
 		})
@@ -114,7 +140,7 @@ func (b *networkBench) iperf3(w *way, control string, seconds int, reverse bool)
 			return 0, fmt.Errorf("iperf3: %w: %s", err, out)
 		}
 	} else {
-		r, err := b.run(*w, b.policy(*w, fmt.Sprintf("{cidrs: [%s], ports: [%d]}", rangeOf(0), iperfPort)), words...)
+		r, err := b.run(*s.of, b.policy(*s.of, fmt.Sprintf("{cidrs: [%s], ports: [%d]}", rangeOf(0), iperfPort)), words...)
 		if err != nil {
 			return 0, err
 		}
