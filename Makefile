@@ -10,7 +10,7 @@ FUZZTIME ?= $(if $(CI),20s,3s)
 # What each goal needs, as "command or file" = "Debian package".
 NEED_BUILD = gcc=gcc /usr/include/seccomp.h=libseccomp-dev
 NEED_DEMO = newuidmap=uidmap /usr/bin/python3=python3
-NEED_TEST = git=git curl=curl setpriv=util-linux node=nodejs /usr/lib/python3/dist-packages/pypdf/__init__.py=python3-pypdf
+NEED_TEST = git=git curl=curl setpriv=util-linux iptables=iptables node=nodejs /usr/lib/python3/dist-packages/pypdf/__init__.py=python3-pypdf
 NEED_VM = qemu-system-x86_64=qemu-system-x86 mmdebstrap=mmdebstrap mke2fs=e2fsprogs /usr/share/keyrings/debian-archive-keyring.gpg=debian-archive-keyring
 NEED_VAGRANT = vagrant=vagrant rsync=rsync
 # Only where neither the system's libvirt nor VirtualBox is used.
@@ -42,7 +42,7 @@ lint:
 	go run $(LINT) run
 
 unit:
-	go test $$(go list ./... | grep -v /integration)
+	go test $$(go list ./... | grep -v '/integration$$')
 
 # The race detector over everything that runs without a box: boxes run the built programs.
 race:

@@ -40,6 +40,11 @@ func transport(proto byte) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg1}, equals(proto)}
 }
 
+// toPort matches one destination port.
+func toPort(port uint16) []expr.Any {
+	return []expr.Any{&expr.Payload{DestRegister: reg1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}, equals(byte(port>>8), byte(port))}
+}
+
 // addressAt says where the destination lies in a header, and how long it is.
 func addressAt(of byte) (offset, length uint32) {
 	if of == ipv4 {

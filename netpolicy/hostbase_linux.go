@@ -6,15 +6,17 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"skillbox/netpolicy/floor"
 )
 
 // fill adds to the batch what all boxes share.
 func (t *hostTable) fill() error {
-	floor := floorRanges()
+	closed := floorRanges()
 	for _, s := range []struct {
 		set      *nftables.Set
 		elements []nftables.SetElement
-	}{{hostLinks, nil}, {hostBoxes, nil}, {hostFloor4, intervals(floor[0])}, {hostFloor6, intervals(floor[1])}} {
+	}{{hostLinks, nil}, {hostBoxes, nil}, {hostFloor4, intervals(closed[0])}, {hostFloor6, intervals(closed[1])}} {
 		if err := t.conn.AddSet(s.set, s.elements); err != nil {
 			return err
 		}
@@ -23,7 +25,7 @@ func (t *hostTable) fill() error {
 	t.rule(hostFloor, toSet(ipv4, hostFloor4), drop())
 	t.rule(hostFloor, toSet(ipv6, hostFloor6), drop())
 
-	arrive := t.base("arrive", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw)
+	arrive := t.base("arrive", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, nftables.ChainPriorityMangle)
 	t.rule(arrive, []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg1},
 		&expr.Lookup{SourceRegister: reg1, IsDestRegSet: true, SetName: hostBoxes.Name, SetID: hostBoxes.ID},
@@ -34,11 +36,15 @@ func (t *hostTable) fill() error {
 	deliver := t.base("deliver", nftables.ChainTypeFilter, nftables.ChainHookInput, early)
 	t.rule(deliver, fromLink(), drop())
 
+	out := t.conn.AddChain(&nftables.Chain{Table: hostOf, Name: "out"})
+	t.rule(out, toLink(), drop())
+	t.rule(out, state(expr.CtStateBitINVALID|expr.CtStateBitUNTRACKED), drop())
+	in := t.conn.AddChain(&nftables.Chain{Table: hostOf, Name: "in"})
+	t.rule(in, established(), accept())
+	t.rule(in, drop())
 	pass := t.base("pass", nftables.ChainTypeFilter, nftables.ChainHookForward, early)
-	t.rule(pass, fromLink(), toLink(), drop())
-	t.rule(pass, fromLink(), state(expr.CtStateBitINVALID|expr.CtStateBitUNTRACKED), drop())
-	t.rule(pass, toLink(), established(), accept())
-	t.rule(pass, toLink(), drop())
+	t.rule(pass, fromLink(), continueAt(out))
+	t.rule(pass, toLink(), continueAt(in))
 
 	t.answer(early)
 
@@ -62,7 +68,11 @@ func (t *hostTable) answer(priority *nftables.ChainPriority) {
 	}
 	t.rule(answer, drop())
 	send := t.base("send", nftables.ChainTypeFilter, nftables.ChainHookOutput, priority)
-	t.rule(send, toLink(), []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: answer.Name}})
+	t.rule(send, toLink(), continueAt(answer))
+}
+
+func continueAt(chain *nftables.Chain) []expr.Any {
+	return []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain.Name}}
 }
 
 func (t *hostTable) base(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
@@ -73,24 +83,24 @@ func (t *hostTable) base(name string, kind nftables.ChainType, hook *nftables.Ch
 // machine's, in any of its forms. Private ranges are not among them, for the box's own namespace knows better whether they are meant.
 func floorRanges() (both [2][]addrRange) {
 	var all []addrRange
-	for _, kind := range reserved {
-		switch kind.what {
+	for _, kind := range floor.Kinds() {
+		switch kind.What {
 		case "metadata", "loopback", "this network", "link-local", "multicast":
 		default:
 			continue
 		}
-		for _, p := range kind.ranges {
+		for _, p := range kind.Ranges {
 			all = append(all, rangeOf(p))
 			if !p.Addr().Is4() {
 				continue
 			}
-			for _, e := range embedding {
-				if e.inverted {
+			for _, e := range floor.Embeddings() {
+				if e.Inverted {
 					continue // what stands between the range's first bits and the address makes it no range
 				}
-				bytes, first := e.in.Addr().As16(), p.Addr().As4()
-				copy(bytes[e.at:], first[:])
-				all = append(all, rangeOf(netip.PrefixFrom(netip.AddrFrom16(bytes), 8*e.at+p.Bits())))
+				bytes, first := e.In.Addr().As16(), p.Addr().As4()
+				copy(bytes[e.At:], first[:])
+				all = append(all, rangeOf(netip.PrefixFrom(netip.AddrFrom16(bytes), 8*e.At+p.Bits())))
 			}
 		}
 	}

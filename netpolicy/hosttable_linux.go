@@ -19,25 +19,23 @@ import (
 //
 //	set links { type ifname }
 //	map boxes { type ifname : verdict }                    a link to the chain of its box
-//	chain arrive { type filter hook prerouting priority -300; iifname vmap @boxes }       before conntrack: the forged costs nothing
+//	chain arrive { type filter hook prerouting priority -150; iifname vmap @boxes }       after conntrack
 //	chain sb0123456789ab {                                 one for each box
 //		ether saddr != 02:73:62:01:00:2a drop
 //		ip saddr != 198.18.0.85 drop                       that family's packets only
 //		meta nfproto ipv4 counter                          without any, no connection need be forgotten
 //		ip6 saddr != fd5b:c7e:91a4:2a::3 drop              without IPv6: all of them
 //		meta nfproto ipv6 counter
+//		ct state established,related accept                what follows was looked at once
 //		fib daddr type local drop                          before anybody's DNAT of an address of the host
 //		ip daddr { opened by cidrs rules } accept
 //		goto floor
 //	}
 //	chain floor { ip daddr @floor4 drop; ip6 daddr @floor6 drop }
 //	chain deliver { type filter hook input priority -10; iifname @links drop }
-//	chain pass { type filter hook forward priority -10
-//		iifname @links oifname @links drop
-//		iifname @links ct state invalid,untracked drop
-//		oifname @links ct state established,related accept
-//		oifname @links drop
-//	}
+//	chain pass { type filter hook forward priority -10; iifname @links goto out; oifname @links goto in }
+//	chain out { oifname @links drop; ct state invalid,untracked drop }
+//	chain in { ct state established,related accept; drop }
 //	chain send { type filter hook output priority -10; oifname @links goto answer }
 //	chain answer { ct state established,related accept; icmp and icmpv6: errors accept; drop }
 //	chain leave { type nat hook postrouting priority 100; iifname @links masquerade }
@@ -115,6 +113,7 @@ func (t *hostTable) box(l *link, opened []netip.Prefix) error {
 	} else {
 		t.rule(chain, family(ipv6), drop())
 	}
+	t.rule(chain, established(), accept())
 	t.rule(chain, toLocal(), drop())
 	ranges := make([]addrRange, len(opened))
 	for i, p := range opened {
@@ -142,7 +141,7 @@ func (t *hostTable) box(l *link, opened []netip.Prefix) error {
 			t.rule(chain, toSet(of.family, set), accept())
 		}
 	}
-	t.rule(chain, []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: hostFloor.Name}})
+	t.rule(chain, continueAt(hostFloor))
 	return errors.Join(
 		t.conn.SetAddElements(hostLinks, []nftables.SetElement{{Key: ifname(l.Name), Comment: strconv.Itoa(l.n)}}),
 		t.conn.SetAddElements(hostBoxes, []nftables.SetElement{{Key: ifname(l.Name), VerdictData: &expr.Verdict{Kind: expr.VerdictGoto, Chain: l.Name}}}),

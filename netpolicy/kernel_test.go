@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"skillbox/netpolicy/floor"
 )
 
 // FuzzRules compares what the table of random rules says with what the kernel does to random packets.
@@ -38,7 +40,7 @@ func FuzzRules(f *testing.F) {
 		inside(t, h, func() {
 			for range 200 {
 				to := netip.AddrPortFrom(randomAddress(random, append(egress, deny...)), uint16(1+random.IntN(40)))
-				if a := to.Addr(); a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || Floor(a) == "this network" || Floor(a) == "loopback" {
+				if a := to.Addr(); a.IsLoopback() || a.IsMulticast() || a.IsLinkLocalUnicast() || floor.Of(a) == "this network" || floor.Of(a) == "loopback" {
 					continue // what never leaves, or needs a scope
 				}
 				said, by := judge(t, rules.String(), to)
@@ -83,16 +85,16 @@ func randomRange(random *rand.Rand) netip.Prefix {
 		return prefixes("0.0.0.0/0", "::/0", "168.63.0.0/16", "10.0.0.0/8", "169.254.0.0/16", "64:ff9b::/32", "2002::/15")[random.IntN(7)]
 	}
 	if random.IntN(4) == 0 {
-		e := embedding[random.IntN(len(embedding))]
-		a := e.in.Addr().As16()
+		e := floor.Embeddings()[random.IntN(len(floor.Embeddings()))]
+		a := e.In.Addr().As16()
 		inner := []byte{93, 184, 0, byte(random.IntN(64))}
 		for i, b := range inner {
-			if e.inverted {
+			if e.Inverted {
 				b = ^b
 			}
-			a[e.at+i] = b
+			a[e.At+i] = b
 		}
-		p, _ := netip.AddrFrom16(a).Prefix(e.at*8 + 24 + random.IntN(9))
+		p, _ := netip.AddrFrom16(a).Prefix(e.At*8 + 24 + random.IntN(9))
 		return p
 	}
 	return randomPrefix(random)
@@ -107,8 +109,8 @@ func randomAddress(random *rand.Rand, rules []Rule) netip.Addr {
 	case 0, 1:
 		return randomRange(random).Addr()
 	case 2:
-		kind := reserved[random.IntN(len(reserved))]
-		return kind.ranges[random.IntN(len(kind.ranges))].Addr()
+		kind := floor.Kinds()[random.IntN(len(floor.Kinds()))]
+		return kind.Ranges[random.IntN(len(kind.Ranges))].Addr()
 	}
 	to, _ := netip.AddrFromSlice(a)
 	return to
@@ -125,7 +127,7 @@ func judge(t *testing.T, table string, to netip.AddrPort) (allowed bool, by stri
 		}
 		tried := []netip.Addr{to.Addr()}
 		if f[0] == "deny" {
-			tried = forms(to.Addr())
+			tried = floor.Forms(to.Addr())
 		}
 		for _, a := range tried {
 			holds := netip.MustParsePrefix(f[1]).Contains(a)

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"skillbox/netpolicy/floor"
 )
 
 // Wildcard is the rule text by which an allowed name is allowed: "*.example.com" or "*"; "" for a name that a rule spells out, and
@@ -63,7 +65,7 @@ func (s *Ruleset) edges(name string, a netip.Addr) (edges []int) {
 	s.egress.named(name)(add)
 	a = a.Unmap().WithZone("")
 	s.egress.within(a)(add)
-	for _, form := range forms(a) {
+	for _, form := range floor.Forms(a) {
 		s.deny.within(form)(add)
 	}
 	slices.Sort(edges)

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"skillbox/netpolicy/floor"
 )
 
 // Rule names destinations in normal form: domains or cidrs, never both.
@@ -83,7 +85,7 @@ func Compile(egress, deny []Rule) *Ruleset {
 		r := &egress[i]
 		r.held = make([][]netip.Prefix, len(r.CIDRs))
 		for j, p := range r.CIDRs {
-			r.held[j] = heldOf(p)
+			r.held[j] = floor.Held(p)
 		}
 	}
 	return &Ruleset{egress: newIndex(egress), deny: newIndex(deny)}
@@ -238,7 +240,7 @@ func (s *Ruleset) Answer(name string, a netip.Addr, port uint16, proto string) V
 // ranges decides by addresses alone: deny, then cidrs of egress, then the floor.
 func (s *Ruleset) ranges(a netip.Addr, port uint16, proto string) (v Verdict, decided bool) {
 	a = a.Unmap().WithZone("")
-	for _, form := range forms(a) {
+	for _, form := range floor.Forms(a) {
 		for r := range s.deny.within(form) {
 			if r.covers(port, proto) {
 				return Verdict{Rule: r.Line, Why: "network.deny"}, true
@@ -250,7 +252,7 @@ func (s *Ruleset) ranges(a netip.Addr, port uint16, proto string) (v Verdict, de
 			return Verdict{Allowed: true, Rule: r.Line, Why: "network.egress"}, true
 		}
 	}
-	if what := Floor(a); what != "" {
+	if what := floor.Of(a); what != "" {
 		return Verdict{Why: "the floor: " + what}, true
 	}
 	if s.own[a] {

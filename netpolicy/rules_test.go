@@ -16,6 +16,14 @@ func tcp(ports ...uint16) (all []Ports) {
 	return all
 }
 
+func prefixes(list ...string) []netip.Prefix {
+	all := make([]netip.Prefix, len(list))
+	for i, s := range list {
+		all[i] = netip.MustParsePrefix(s)
+	}
+	return all
+}
+
 var office = Compile(
 	[]Rule{
 		{Domains: []string{"api.example.com"}, Ports: tcp(443), Line: "p.yaml:4"},
@@ -223,5 +231,12 @@ func TestAHostsOwnAddressIsOpenedByNothingWider(t *testing.T) {
 		if !own.Less(s.From) && !s.To.Less(own) {
 			t.Errorf("span %+v holds it", s)
 		}
+	}
+}
+
+func TestOnTheHostAWideRangeOpensNothingOfTheFloorEither(t *testing.T) {
+	rules := Compile([]Rule{{CIDRs: prefixes("0.0.0.0/0", "::/0", "8.0.0.0/6", "10.1.0.0/16", "8.8.8.0/24", "64:ff9b::/96"), Ports: tcp(443)}}, nil)
+	if got := fmt.Sprint(rules.opened()); got != "[10.1.0.0/16 64:ff9b::/96]" {
+		t.Error(got)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"skillbox/netpolicy/floor"
 )
 
 var nativeEndian = binary.NativeEndian
@@ -25,6 +27,7 @@ const (
 //
 //	chain decide { type filter hook output priority -150    after conntrack, before nat
 //		ct state established,related accept
+//		ip daddr 127.0.0.0/8 tcp dport 1 jump refuse                          the listener: only what is redirected there; also ::1
 //		ip daddr 127.0.0.0/8 accept; ip6 daddr ::1 accept
 //		ip daddr 192.0.0.8 jump reject; ip6 daddr 100::8 jump reject
 //		meta l4proto . ip daddr . th dport @deny4 jump refuse                 also IPv4 addresses within IPv6 ones
@@ -118,6 +121,7 @@ func (t *table) decide(of Limits) {
 	}
 	t.add(decide, established(), accept())
 	for _, loopback := range toLoopback() {
+		t.add(decide, loopback, transport(unix.IPPROTO_TCP), toPort(proxyPort), refuse)
 		t.add(decide, loopback, accept())
 	}
 	// What init tries from inside is never a skill's doing, so it is not logged.
@@ -131,9 +135,9 @@ func (t *table) decide(of Limits) {
 	for _, of := range inetFamilies {
 		t.addEach(decide, nil, t.deny.matches(of, 0, false), refuse)
 	}
-	for _, e := range embedding {
-		first := e.in.Addr().AsSlice()[:e.in.Bits()/8]
-		t.addEach(decide, toPrefix(ipv6, first...), t.deny.matches(ipv6, uint32(e.at), e.inverted), refuse)
+	for _, e := range floor.Embeddings() {
+		first := e.In.Addr().AsSlice()[:e.In.Bits()/8]
+		t.addEach(decide, toPrefix(ipv6, first...), t.deny.matches(ipv6, uint32(e.At), e.Inverted), refuse)
 	}
 	for i, of := range inetFamilies {
 		verdict := accept()

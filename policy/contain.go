@@ -2,15 +2,25 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
+
+	"skillbox/netpolicy/floor"
 )
 
 // Contains tells whether every destination that rule names, by name or by
 // address, on every one of its ports, is named by the ceiling's rules too. A
-// name is contained only in names and an address only in cidrs. A rule without
-// ports names all of them.
-func Contains(ceiling []Rule, rule Rule) bool {
+// name is contained only in names and an address only in cidrs, what rule opens
+// of the floor only in what the ceiling opens of it: 10.0.0.0/8 is not contained
+// in 0.0.0.0/0. A rule without ports names all of them.
+func Contains(ceiling []Rule, rule Rule) bool { return bound(ceiling, rule) == "" }
+
+const elsewhere = "no destination outside its own egress"
+
+// bound says how a ceiling ends where rule goes beyond it, or nothing if it
+// contains rule.
+func bound(ceiling []Rule, rule Rule) string {
 	for _, part := range segments(ceiling, rule) {
 		var there []Rule
 		for _, c := range ceiling {
@@ -22,18 +32,24 @@ func Contains(ceiling []Rule, rule Rule) bool {
 			if !slices.ContainsFunc(there, func(c Rule) bool {
 				return slices.ContainsFunc(c.Domains, func(p string) bool { return covers(p, d) })
 			}) {
-				return false
+				return elsewhere
 			}
 		}
-		var allowed []span
+		var named, opened []span
 		for _, c := range there {
-			allowed = append(allowed, spans(c)...)
+			named, opened = append(named, spans(c)...), append(opened, opens(c)...)
 		}
-		if len(subtract(spans(rule), allowed)) > 0 {
-			return false
+		if len(subtract(spans(rule), named)) > 0 {
+			return elsewhere
+		}
+		for _, p := range rule.CIDRs {
+			kind, one := floor.Opens(p), Rule{CIDRs: []netip.Prefix{p}, Except: rule.Except}
+			if kind != "" && len(subtract(opens(one), opened)) > 0 {
+				return fmt.Sprintf("of the floor only what it names, and %s is %s", p, kind)
+			}
 		}
 	}
-	return true
+	return ""
 }
 
 // intersect returns the rule that names what a and b both name; false if that
@@ -56,9 +72,11 @@ func intersect(a, b Rule) (Rule, bool) {
 	}
 	except := slices.Concat(a.Except, b.Except)
 	for _, c := range slices.Concat(a.CIDRs, b.CIDRs) {
-		meets := func(p netip.Prefix) bool { return within(c, p) }
+		in := func(p netip.Prefix) bool { return within(c, p) }
+		// If the floor has a range between the two, only c opens what c names.
+		meets := func(p netip.Prefix) bool { return in(p) && !slices.ContainsFunc(floor.Held(p), in) }
 		if slices.ContainsFunc(a.CIDRs, meets) && slices.ContainsFunc(b.CIDRs, meets) &&
-			!slices.ContainsFunc(except, meets) && !slices.Contains(out.CIDRs, c) {
+			!slices.ContainsFunc(except, in) && !slices.Contains(out.CIDRs, c) {
 			out.CIDRs = append(out.CIDRs, c)
 		}
 	}
@@ -119,6 +137,16 @@ type span struct{ from, to netip.Addr }
 // spans returns the addresses of a rule, its exceptions taken out.
 func spans(r Rule) []span {
 	return subtract(ranges(r.CIDRs), ranges(r.Except))
+}
+
+// opens returns what of the floor a rule opens.
+func opens(r Rule) (out []span) {
+	for _, p := range r.CIDRs {
+		if floor.Opens(p) != "" {
+			out = append(out, subtract(ranges([]netip.Prefix{p}), ranges(floor.Held(p)))...)
+		}
+	}
+	return subtract(out, ranges(r.Except))
 }
 
 func ranges(prefixes []netip.Prefix) []span {

@@ -14,8 +14,8 @@ func (g *granting) network() {
 	const egress = "network.egress"
 	if g.ceiling.Named(egress) {
 		for i, rule := range g.operator.Network.Egress {
-			if !Contains(g.ceiling.Network.Egress, rule) {
-				g.refuse(item(egress, i), egress, rule.String(), "no destination outside its own egress")
+			if only := bound(g.ceiling.Network.Egress, rule); only != "" {
+				g.refuse(item(egress, i), egress, rule.String(), only)
 			}
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"skillbox/netpolicy/floor"
 )
 
 func named(t *testing.T, file, lines string) *Policy {
@@ -56,6 +58,31 @@ policy.yaml:9:41: rootfs.bundle: copy-on-write is not permitted on this host (/e
 policy.yaml:10:14: enforcement: best-effort is not permitted on this host (/etc/skillbox/host.yaml:10:14 permits at most strict)`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v", err)
+	}
+}
+
+func TestNeitherAWideCeilingNorAWidePolicyOpensTheFloor(t *testing.T) {
+	wide := named(t, "host.yaml", "network: {egress: [{cidrs: [0.0.0.0/0], ports: [443], unsafe_wildcard: true}]}")
+	private := named(t, "policy.yaml", "network:\n  egress:\n    - {cidrs: [8.8.8.0/24], ports: [443]}\n    - {cidrs: [10.0.0.0/8], ports: [443]}")
+	_, err := Grant(wide, private, nil)
+	want := "policy.yaml:5:7: network.egress[1]: {cidrs: [\"10.0.0.0/8\"], ports: [443]} is not permitted on this host " +
+		"(host.yaml:2:11 permits of the floor only what it names, and 10.0.0.0/8 is private)"
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v", err)
+	}
+	g, err := Grant(nil, wide, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(g.Policy.Network.Egress); got != `[{cidrs: ["8.8.8.0/24"], ports: [443]}]` {
+		t.Errorf("the declaration got %s", got)
+	}
+	if len(g.Requested) != 1 || g.Requested[0].Asked != `{cidrs: ["10.0.0.0/8"], ports: [443]}` {
+		t.Errorf("requested: %v", g.Requested)
+	}
+	both := named(t, "policy.yaml", "network: {egress: [{cidrs: [0.0.0.0/0], ports: [443], unsafe_wildcard: true}, {cidrs: [10.0.0.0/8], ports: [443]}]}")
+	if g, err := Grant(nil, both, both); err != nil || g.Policy.Digest() != both.Digest() {
+		t.Errorf("a policy that declares itself is not granted whole: %v\n%s", err, g.Policy.YAML())
 	}
 }
 
@@ -208,7 +235,7 @@ func pick(t *testing.T, r *rand.Rand, file string) *Policy {
 		if r.IntN(2) == 0 {
 			return "{domains: [" + some("a.org", `"*.a.org"`, "b.a.org", `"*.b.a.org", c.org`, `"*.c.org", a.org`) + "]" + ports + "}"
 		}
-		return "{cidrs: [" + some("10.0.0.0/8", "10.1.0.0/16", "10.1.0.0/16, 11.0.0.0/8", "10.0.0.0/8], except: [10.1.0.0/16", `"fd00::/16"`) + "]" + some(", ports: [80]", `, ports: ["1-100"]`, `, ports: ["53/udp", 443]`) + "}"
+		return "{cidrs: [" + some("10.0.0.0/8", "10.1.0.0/16", "10.1.0.0/16, 11.0.0.0/8", "10.0.0.0/8], except: [10.1.0.0/16", `"fd00::/16"`, "100.0.0.0/8", "100.64.0.0/16, 10.0.0.0/8", "100.100.100.200/32") + "]" + some(", ports: [80]", `, ports: ["1-100"]`, `, ports: ["53/udp", 443]`) + "}"
 	}
 	rules := func() string {
 		var all []string
@@ -238,15 +265,19 @@ func pick(t *testing.T, r *rand.Rand, file string) *Policy {
 
 // reaches is the order of decision, spelt out for one connection.
 func reaches(n Network, name string, a netip.Addr, port uint16, proto string) bool {
-	match := func(r Rule) bool {
-		on := slices.ContainsFunc(r.ports(), func(p Port) bool { return p.Proto == proto && p.From <= port && port <= p.To })
-		in := func(ps []netip.Prefix) bool {
-			return slices.ContainsFunc(ps, func(p netip.Prefix) bool { return a.IsValid() && p.Contains(a) })
-		}
-		byName := slices.ContainsFunc(r.Domains, func(d string) bool { return name != "" && MatchName(d, name) })
-		return on && (byName || in(r.CIDRs) && !in(r.Except))
+	in := func(ps []netip.Prefix) bool {
+		return slices.ContainsFunc(ps, func(p netip.Prefix) bool { return a.IsValid() && p.Contains(a) })
 	}
-	return !slices.ContainsFunc(n.Deny, match) && slices.ContainsFunc(n.Egress, match)
+	match := func(r Rule, opens func(netip.Prefix) bool) bool {
+		on := slices.ContainsFunc(r.ports(), func(p Port) bool { return p.Proto == proto && p.From <= port && port <= p.To })
+		byName := slices.ContainsFunc(r.Domains, func(d string) bool { return name != "" && MatchName(d, name) })
+		return on && (byName || slices.ContainsFunc(r.CIDRs, opens) && !in(r.Except))
+	}
+	denied := func(r Rule) bool { return match(r, func(p netip.Prefix) bool { return in([]netip.Prefix{p}) }) }
+	allowed := func(r Rule) bool {
+		return match(r, func(p netip.Prefix) bool { return in([]netip.Prefix{p}) && !in(floor.Held(p)) })
+	}
+	return !slices.ContainsFunc(n.Deny, denied) && slices.ContainsFunc(n.Egress, allowed)
 }
 
 func TestWhatIsGrantedIsNeverWiderThanAnyoneSaid(t *testing.T) {
@@ -290,7 +321,7 @@ func wider(p, bound *Policy, who string) string {
 				}
 			}
 		}
-		for _, a := range []string{"10.0.0.0", "10.1.2.3", "10.2.0.0", "10.255.255.255", "11.0.0.1", "fd00::1"} {
+		for _, a := range []string{"10.0.0.0", "10.1.2.3", "10.2.0.0", "10.255.255.255", "11.0.0.1", "100.0.0.1", "100.64.0.1", "100.100.100.200", "fd00::1"} {
 			for _, port := range []uint16{1, 53, 80, 443} {
 				addr := netip.MustParseAddr(a)
 				if reaches(p.Network, "", addr, port, "tcp") && !reaches(bound.Network, "", addr, port, "tcp") {

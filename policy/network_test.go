@@ -108,3 +108,78 @@ func TestContainment(t *testing.T) {
 		}
 	}
 }
+
+func TestAWideCeilingContainsNothingOfTheFloor(t *testing.T) {
+	for _, c := range []struct {
+		ceiling, rule string
+		only          string // how the refusal ends, or "" where there is none
+	}{
+		{"0.0.0.0/0", "10.0.0.0/8", "10.0.0.0/8 is private"},
+		{"0.0.0.0/0", "8.8.8.0/24", ""},
+		{"0.0.0.0/0", "0.0.0.0/0", ""},
+		{"0.0.0.0/0", "0.0.0.0/8", "0.0.0.0/8 is this network"},
+		{"0.0.0.0/0", "127.0.0.1/32", "127.0.0.1/32 is loopback"},
+		{"0.0.0.0/0", "8.8.8.0/24, 168.63.129.16/32", "168.63.129.16/32 is metadata"},
+		{"10.0.0.0/8", "10.1.0.0/16", ""},
+		{"10.0.0.0/8", "10.0.0.0/8", ""},
+		{"10.0.0.0/9, 10.128.0.0/9", "10.0.0.0/8", ""},
+		{"0.0.0.0/0, 10.0.0.0/9", "10.0.0.0/8", "10.0.0.0/8 is private"},
+		{"0.0.0.0/0, 10.0.0.0/8", "10.1.0.0/16, 1.1.1.1/32", ""},
+		{"169.254.0.0/16", "169.254.7.0/24", ""},
+		{"169.254.0.0/16", "169.254.169.254/32", "169.254.169.254/32 is metadata"},
+		{"169.254.0.0/16", "169.254.169.0/24", ""},
+		{"169.254.0.0/16, 169.254.169.254/32", "169.254.169.254/32", ""},
+
+		// Ranges that hold one of the floor's and lie within none open nothing of it.
+		{"0.0.0.0/0", "0.0.0.0/4", ""},
+		{"0.0.0.0/0", "8.0.0.0/6", ""},
+		{"0.0.0.0/0", "224.0.0.0/3", ""},
+		{"8.0.0.0/6", "10.0.0.0/8", "10.0.0.0/8 is private"},
+		{"8.0.0.0/6", "0.0.0.0/4", elsewhere},
+		{"8.8.8.0/24", "224.0.0.0/3", elsewhere},
+		{"10.0.0.0/8", "8.0.0.0/6", elsewhere},
+
+		{`"::/0"`, `"fc00::/7"`, "fc00::/7 is private"},
+		{`"::/0"`, `"fe80::/10"`, "fe80::/10 is link-local"},
+		{`"::/0"`, `"::1/128"`, "::1/128 is loopback"},
+		{`"::/0"`, `"2606:4700::/32"`, ""},
+		{`"::/0"`, `"::/0"`, ""},
+		{`"::/0"`, `"fc00::/6"`, ""},
+		{`"fc00::/7"`, `"fd00:1::/48"`, ""},
+		{`"fc00::/7"`, `"fd00:ec2::254/128"`, "fd00:ec2::254/128 is metadata"},
+
+		// What an IPv4 address within an IPv6 one leads to, its range does not tell, so only within the whole of them may some be opened.
+		{`"::/0"`, `"64:ff9b::/96"`, "64:ff9b::/96 is IPv4 within IPv6"},
+		{`"::/0"`, `"64:ff9b::808:800/120"`, "64:ff9b::808:800/120 is IPv4 within IPv6"},
+		{`"64:ff9b::/96"`, `"64:ff9b::a00:0/104"`, ""},
+		{`"64:ff9b::/32"`, `"64:ff9b::a00:0/104"`, "64:ff9b::a00:0/104 is IPv4 within IPv6"},
+		{"10.0.0.0/8", `"64:ff9b::a00:0/104"`, elsewhere},
+		{`"2000::/3"`, `"2002:a00::/24"`, "2002:a00::/24 is IPv4 within IPv6"},
+		{`"::/16"`, `"::/96"`, "::/96 is IPv4 within IPv6"},
+		{`"::/96"`, `"::1/128"`, "::1/128 is loopback"},
+	} {
+		egress := func(cidrs string) []Rule {
+			return parse(t, body("network: {egress: [{cidrs: ["+cidrs+"], ports: [80], unsafe_wildcard: true}]}")).Network.Egress
+		}
+		ceiling, rule := egress(c.ceiling), egress(c.rule)[0]
+		if got := bound(ceiling, rule); (got == "") != (c.only == "") || !strings.HasSuffix(got, c.only) || Contains(ceiling, rule) != (c.only == "") {
+			t.Errorf("%s containing %s: %q, want %q", c.ceiling, c.rule, got, c.only)
+		}
+	}
+	// The ports and exceptions count as everywhere.
+	for _, c := range []struct {
+		ceiling, rule string
+		want          bool
+	}{
+		{"{cidrs: [0.0.0.0/0], ports: [\"1-100\"]}, {cidrs: [10.0.0.0/8], ports: [80]}", "{cidrs: [10.0.0.0/8], ports: [80]}", true},
+		{"{cidrs: [0.0.0.0/0], ports: [\"1-100\"]}, {cidrs: [10.0.0.0/8], ports: [80]}", "{cidrs: [10.0.0.0/8], ports: [80, 81]}", false},
+		{"{cidrs: [10.0.0.0/8], except: [10.1.0.0/16], ports: [80]}, {cidrs: [0.0.0.0/0], ports: [80]}", "{cidrs: [10.0.0.0/8], ports: [80]}", false},
+		{"{cidrs: [10.0.0.0/8], except: [10.1.0.0/16], ports: [80]}, {cidrs: [0.0.0.0/0], ports: [80]}", "{cidrs: [10.0.0.0/8], except: [10.1.0.0/16], ports: [80]}", true},
+	} {
+		wide := strings.ReplaceAll(c.ceiling, "[0.0.0.0/0]", "[0.0.0.0/0], unsafe_wildcard: true")
+		ceiling, rule := parse(t, body("network: {egress: ["+wide+"]}")).Network.Egress, parse(t, body("network: {egress: ["+c.rule+"]}")).Network.Egress[0]
+		if Contains(ceiling, rule) != c.want {
+			t.Errorf("%s containing %s is not %v", c.ceiling, c.rule, c.want)
+		}
+	}
+}
