@@ -28,7 +28,8 @@ func take(name string) (*os.File, error) {
 
 // takeTurn lets those who make links in the calling thread's network namespace do so one after the other, until the file is closed: they
 // would all the same, for the kernel has one lock for it, but that does not care who came first, and of many some waited for half a
-// minute. Nothing depends on it, so that nobody waits long for a process that is stopped.
+// minute. Nothing depends on it, so that nobody waits long for a process that is stopped, nor for one that has no business to hold it: every
+// user may lock that file.
 func takeTurn() (*os.File, error) {
 	ns, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
@@ -42,4 +43,4 @@ func takeTurn() (*os.File, error) {
 	return ns, nil
 }
 
-const turnTime = 5 * time.Second
+const turnTime = 2 * time.Second

@@ -17,6 +17,7 @@ import (
 // Handle is a box's network. Who gets one with rules serves its sockets; without anybody who does, nothing is reached.
 type Handle struct {
 	ns *os.File
+	lo netlink.Link
 
 	// Nil without rules.
 	TCP  []net.Listener // of every connection that the rules may allow, see Original; one for IPv4, one for IPv6 if the kernel has it
@@ -28,7 +29,9 @@ type Handle struct {
 	flows   *monitor // with a link
 	links   *links   // nil without a link
 	link    *link
-	linking sync.Mutex
+
+	linking  sync.Mutex
+	unlinked bool // and will have no link any more
 
 	flowTable *flowTable
 }
@@ -55,7 +58,7 @@ func (h *Handle) Close() error {
 		errs = append(errs, h.table.Close())
 	}
 	errs = append(errs, h.closeFlows())
-	errs = append(errs, h.ns.Close(), h.Unlink())
+	errs = append(errs, h.Unlink(), h.ns.Close())
 	for i, err := range errs {
 		if errors.Is(err, net.ErrClosed) {
 			errs[i] = nil // whoever served it closed it
@@ -68,9 +71,11 @@ func (h *Handle) Close() error {
 func (h *Handle) Unlink() error {
 	h.linking.Lock()
 	defer h.linking.Unlock()
+	h.unlinked = true
 	var errs []error
 	if h.link != nil {
 		errs = append(errs, h.link.Close())
+		h.abandon()
 	}
 	if h.links != nil {
 		errs = append(errs, h.links.Close())
@@ -79,23 +84,73 @@ func (h *Handle) Unlink() error {
 	return errors.Join(errs...)
 }
 
-// Create makes the namespace on a thread that ends with it. The rules are in force when it returns.
+// abandon lets the kernel give up soon on what programs that have ended did not get sent: a socket of theirs holds the namespace, and with it
+// the link's interfaces, for 100 s of tries to send its end (tcp_orphan_retries in the kernel's ip-sysctl.rst). Where it cannot be set, it
+// takes that long.
+func (h *Handle) abandon() {
+	_ = within(h.ns, func() error { return os.WriteFile("/proc/sys/net/ipv4/tcp_orphan_retries", []byte("1"), 0) })
+}
+
+// Create is New and Open: the rules are in force when it returns.
 func Create(d Description) (*Handle, error) {
-	var h *Handle
-	err := onThread(func() (err error) {
-		h, err = create(d)
-		return err
-	})
-	if err == nil && d.Link && d.Rules.Any() {
-		if err = h.attach(d); err != nil {
-			return nil, errors.Join(err, h.Close())
-		}
+	h, err := New()
+	if err != nil {
+		return nil, err
 	}
+	if err := h.Open(d); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
+	return h, nil
+}
+
+// New makes the namespace, which has nothing but loopback, on a thread that ends with it. Programs may enter it already, but none that is
+// not trusted before Open has returned.
+func New() (h *Handle, err error) {
+	err = onThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("netpolicy: new network namespace: %w", err)
+		}
+		ns, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			return fmt.Errorf("netpolicy: %w", err)
+		}
+		lo, err := netlink.LinkByName("lo")
+		if err == nil {
+			err = netlink.LinkSetUp(lo)
+		}
+		if err != nil {
+			return errors.Join(fmt.Errorf("netpolicy: bring loopback up: %w", err), ns.Close())
+		}
+		h = &Handle{ns: ns, lo: lo}
+		return nil
+	})
 	return h, err
+}
+
+// Open puts the rules in force and makes the ways out that they allow, once. After an error there is only Close.
+func (h *Handle) Open(d Description) error {
+	if !d.Rules.Any() {
+		return nil
+	}
+	linked := make(chan error, 1)
+	go func() {
+		var err error
+		if d.Link {
+			err = h.attach(d)
+		}
+		linked <- err
+	}()
+	err := within(h.ns, func() error { return h.open(d) })
+	return errors.Join(err, <-linked)
 }
 
 // attach gives the namespace its link. Whether the host passes on what it carries was asked before, see Linkable.
 func (h *Handle) attach(d Description) (err error) {
+	h.linking.Lock()
+	defer h.linking.Unlock()
+	if h.unlinked {
+		return errors.New("netpolicy: the box has ended")
+	}
 	turn, err := takeTurn()
 	if err != nil {
 		return err
@@ -119,41 +174,19 @@ func (h *Handle) attach(d Description) (err error) {
 	return err
 }
 
-func create(d Description) (_ *Handle, err error) {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return nil, fmt.Errorf("netpolicy: new network namespace: %w", err)
-	}
-	ns, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		return nil, fmt.Errorf("netpolicy: %w", err)
-	}
-	h := &Handle{ns: ns}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, h.Close())
-		}
-	}()
-	lo, err := netlink.LinkByName("lo")
-	if err == nil {
-		err = netlink.LinkSetUp(lo)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("netpolicy: bring loopback up: %w", err)
-	}
-	if !d.Rules.Any() {
-		return h, nil
-	}
+// open does what is done within the namespace.
+func (h *Handle) open(d Description) (err error) {
 	if h.table, err = newTable(d.Rules, [2]bool{d.Link, d.Link && d.Link6}, d.Limits); err != nil {
-		return nil, err
+		return err
 	}
-	if err := h.lead(lo); err != nil {
-		return nil, err
+	if err := h.lead(); err != nil {
+		return err
 	}
 	err = errors.Join(h.listen(), h.watchRefusals())
 	if err == nil && d.Link {
 		err = h.watchFlows()
 	}
-	return h, err
+	return err
 }
 
 // The addresses of a box without a link. Programs look for one that is not loopback before they ask for names (AI_ADDRCONFIG of
@@ -165,16 +198,16 @@ var (
 
 // lead makes every address of a family without a link one of the namespace's own: packets to it are sent, which the rules in force refuse
 // or divert, and should both fail they end here.
-func (h *Handle) lead(lo netlink.Link) error {
+func (h *Handle) lead() error {
 	for i, p := range []netip.Prefix{ownAddress4, ownAddress6} {
 		if h.table.linked[i] {
 			continue
 		}
 		everything := netip.PrefixFrom(p.Addr(), 0).Masked()
 		add := &netlink.Addr{IPNet: ipNet(p), Flags: unix.IFA_F_NODAD}
-		err := netlink.AddrAdd(lo, add)
+		err := netlink.AddrAdd(h.lo, add)
 		if err == nil {
-			err = netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: ipNet(everything), Type: unix.RTN_LOCAL, Src: add.IP, Scope: netlink.SCOPE_HOST, Congctl: congestion})
+			err = netlink.RouteAdd(&netlink.Route{LinkIndex: h.lo.Attrs().Index, Dst: ipNet(everything), Type: unix.RTN_LOCAL, Src: add.IP, Scope: netlink.SCOPE_HOST, Congctl: congestion})
 		}
 		if err != nil && !(p.Addr().Is6() && noIPv6(err)) {
 			return fmt.Errorf("netpolicy: lead %s to loopback: %w", everything, err)

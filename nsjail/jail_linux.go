@@ -108,6 +108,11 @@ func (j *Jail) handshake(d Description) error {
 	if err != nil {
 		return err
 	}
+	if d.Ready != nil {
+		if err := d.Ready(); err != nil {
+			return err
+		}
+	}
 	if err := j.conn.Send(boxinit.Setup{Version: boxinit.Version, Filters: d.Filters, Listener: d.Listener, OpenFiles: files, NeverReached: d.NeverReached}); err != nil {
 		return fmt.Errorf("nsjail: init: %w", err)
 	}

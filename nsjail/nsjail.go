@@ -21,6 +21,9 @@ type Description struct {
 	Listener int
 	// NeverReached is for init, see boxinit.Setup; nil where there is no way out.
 	NeverReached []netip.Addr
+	// Ready, unless nil, is waited for before init looks at what it is in: the network that Spec names may be made ready meanwhile. Its
+	// error is Prepare's. It is not called where Prepare fails before.
+	Ready func() error
 }
 
 // VerifyError says which layers do not hold. The skill was not started.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -64,14 +65,18 @@ func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
 	if err != nil {
 		return nil, err
 	}
-	spec := b.spec()
 	jailed := time.Now()
+	// Rules are loaded while libcontainer makes the other namespaces.
+	opened := make(chan error, 1)
+	go func() { opened <- b.openNetwork(h) }()
+	ready := sync.OnceValue(func() error { return <-opened })
 	b.jail, err = nsjail.Prepare(nsjail.Description{
-		ID: id, StateDir: b.tree.State, Spec: spec, Filters: program.Filters, Listener: program.Listener, NeverReached: b.neverReached(),
+		ID: id, StateDir: b.tree.State, Spec: b.spec(), Filters: program.Filters, Listener: program.Listener, NeverReached: b.neverReached(), Ready: ready,
 	})
-	if err != nil {
+	if _ = ready(); err != nil { // which is the network's, if that had one
 		return nil, err
 	}
+	b.Phases["network_ms"] = b.network.ms
 	if b.jail.Listener != nil {
 		b.supervisor = seccomp.Supervise(b.jail.Listener, plan.Seccomp)
 		if err := b.jail.AwaitReport(); err != nil {
@@ -106,7 +111,7 @@ func (b *Box) createParts(h *Host, plan *Plan) (*seccomp.Program, error) {
 		filter  = make(chan error, 1)
 		program *seccomp.Program
 	)
-	go func() { network <- b.createNetwork(h) }()
+	go func() { network <- b.network.create() }()
 	go func() {
 		var err error
 		program, err = seccomp.Compile(plan.Seccomp)
@@ -119,13 +124,11 @@ func (b *Box) createParts(h *Host, plan *Plan) (*seccomp.Program, error) {
 	start = time.Now()
 	b.group, errGroup = h.group(b.ID)
 	b.Phases["group_ms"] = Since(start)
-	err = errors.Join(err, errGroup, <-network, <-filter)
-	b.Phases["network_ms"] = b.network.ms
-	return program, err
+	return program, errors.Join(err, errGroup, <-network, <-filter)
 }
 
 func (b *Box) neverReached() []netip.Addr {
-	if b.network.gateway == nil {
+	if b.Plan.Network.Path == "none" {
 		return nil
 	}
 	return netpolicy.NeverReached()
@@ -168,7 +171,7 @@ func (b *Box) verify(h *Host) error {
 		Masked:     b.Plan.OCI.Linux.MaskedPaths,
 		Interfaces: b.Plan.Network.interfaces(),
 		Hostname:   Hostname,
-		Refused:    b.network.gateway != nil,
+		Refused:    b.neverReached() != nil,
 	})
 	if len(problems) > 0 {
 		return &nsjail.VerifyError{Problems: problems}

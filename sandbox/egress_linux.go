@@ -19,10 +19,10 @@ import (
 // resolvConf names the machine's own resolvers, which answer for the box.
 const resolvConf = "/etc/resolv.conf"
 
-// createNetwork makes the namespace with its rules, and serves the way out of it.
-func (b *Box) createNetwork(h *Host) error {
+// openNetwork puts the rules of the box's namespace in force, and serves the way out of it.
+func (b *Box) openNetwork(h *Host) error {
 	start := time.Now()
-	defer func() { b.network.ms = Since(start) }()
+	defer func() { b.network.ms += Since(start) }()
 	n := &b.Plan.Network
 	if h.Mode == "root" && n.Path != "veth" { // which sweeps itself
 		if err := netpolicy.Sweep(); err != nil {
@@ -30,7 +30,7 @@ func (b *Box) createNetwork(h *Host) error {
 		}
 	}
 	if n.Path == "none" {
-		return b.network.create(netpolicy.Description{})
+		return nil
 	}
 	upstream, err := upstreams()
 	if n.resolves && err != nil {
@@ -41,7 +41,7 @@ func (b *Box) createNetwork(h *Host) error {
 		return err
 	}
 	rules := n.ruleset.OnHost(own)
-	err = b.network.create(netpolicy.Description{ID: b.ID, Rules: rules, Link: n.Path == "veth", Link6: n.IPv6, Limits: netpolicy.Limits(*n.Budget)})
+	err = b.network.handle.Open(netpolicy.Description{ID: b.ID, Rules: rules, Link: n.Path == "veth", Link6: n.IPv6, Limits: netpolicy.Limits(*n.Budget)})
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,11 @@ type network struct {
 	left bool
 }
 
-func (n *network) create(d netpolicy.Description) error {
-	handle, err := netpolicy.Create(d)
+// create makes the namespace, without a way out.
+func (n *network) create() error {
+	start := time.Now()
+	defer func() { n.ms = Since(start) }()
+	handle, err := netpolicy.New()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err == nil && n.left {
@@ -122,11 +125,12 @@ func (n *network) close() error {
 	return err
 }
 
-// addNetwork puts what the box reached and was refused into the envelope.
-func (b *Box) addNetwork(r *helper.Result) error {
+// addNetwork puts what the box reached and was refused into the envelope. The skill has run: where the gateway did not end well, what it
+// has recorded is still told.
+func (b *Box) addNetwork(r *helper.Result) {
 	g, err := b.network.hangUp()
 	if g == nil {
-		return err
+		return
 	}
 	report := g.Report()
 	r.Usage.Net = (*helper.Net)(&report.Totals)
@@ -146,7 +150,9 @@ func (b *Box) addNetwork(r *helper.Result) error {
 	if report.Dropped > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d more lookups, connections and refusals are not listed", report.Dropped))
 	}
-	return err
+	if err != nil {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the record of the network may be incomplete: %v", err))
+	}
 }
 
 func address(e gateway.Event) string {

@@ -125,7 +125,8 @@ func (b *Box) Run(call Call) (*helper.Result, error) {
 	used, errUsed := b.used(exit, end)
 	result := b.result(exit, end, began)
 	b.addUsage(result, used)
-	err = errors.Join(err, errUsed, b.addNetwork(result))
+	b.addNetwork(result)
+	err = errors.Join(err, errUsed)
 	b.drain(call, pipes, result, end, began)
 	if err != nil {
 		return nil, err
