@@ -24,10 +24,11 @@ func holding() (Report, Expect) {
 			{Path: "/proc/kcore", ReadOnly: true},
 		},
 		RootWrite: "EROFS", Interfaces: []string{"lo"}, Cgroups: []string{"/"}, Hostname: "box",
+		Refused: map[string]string{"tcp4": "ECONNREFUSED", "udp4": "EPERM", "tcp6": "ECONNREFUSED", "udp6": "EPERM"},
 	}
 	return r, Expect{
 		UID: 1000, GID: 1000, Namespaces: outside, Seccomp: true, Writable: []string{"/tmp"}, Devices: []string{"/dev/null"},
-		Masked: []string{"/proc/kcore"}, Interfaces: []string{"lo"}, Hostname: "box",
+		Masked: []string{"/proc/kcore"}, Interfaces: []string{"lo"}, Hostname: "box", Refused: true,
 	}
 }
 
@@ -35,6 +36,16 @@ func TestAReportThatHoldsHasNoProblems(t *testing.T) {
 	r, e := holding()
 	if problems := r.Check(e); len(problems) != 0 {
 		t.Errorf("got %q", problems)
+	}
+	for _, off := range []string{"EAFNOSUPPORT", "EADDRNOTAVAIL", "ENETUNREACH"} { // the machine's IPv6
+		r.Refused["tcp6"], r.Refused["udp6"] = off, off
+		if problems := r.Check(e); len(problems) != 0 {
+			t.Errorf("%s: got %q", off, problems)
+		}
+	}
+	r.Refused, e.Refused = nil, false
+	if problems := r.Check(e); len(problems) != 0 {
+		t.Errorf("without a way out: got %q", problems)
 	}
 }
 
@@ -84,6 +95,17 @@ func TestEachLayerThatDoesNotHoldIsAProblem(t *testing.T) {
 			spoil func(r *Report)
 			want  string
 		}{func(r *Report) { delete(r.Namespaces, name) }, name + " namespace"}
+	}
+	// That there is no way to an IPv4 address is no refusal: it may change. Nor is the answer that belongs to the other protocol.
+	for what, rest := range map[string][]string{
+		"tcp4": {"ENETUNREACH", "EADDRNOTAVAIL", "EPERM"}, "udp4": {"ENETUNREACH", "EADDRNOTAVAIL", "ECONNREFUSED"}, "tcp6": {"EPERM"}, "udp6": {"ECONNREFUSED"},
+	} {
+		for _, answer := range append(rest, "reached", "silence", "ETIMEDOUT", "EHOSTUNREACH", "ECONNRESET", "EACCES", "EINVAL", "") {
+			cases[what+" answered "+answer] = struct {
+				spoil func(r *Report)
+				want  string
+			}{func(r *Report) { r.Refused[what] = answer }, "not in force: " + what}
+		}
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -118,7 +118,7 @@ func denied(t *testing.T, r *helper.Result, kind, what string, rules ...string) 
 		if d.Kind != kind || !says(d.What, what) || !slices.ContainsFunc(rules, is) {
 			continue
 		}
-		if d.Count < 1 || d.Rule == noRule && !strings.Contains(d.Hint, "network.egress") {
+		if d.Count < 1 || d.Rule == noRule && !strings.Contains(d.Hint, "]} to network.egress") {
 			t.Errorf("a denial without a count or a hint: %+v", d)
 		}
 		return

@@ -11,6 +11,7 @@ import (
 
 	"skillbox/helper"
 	"skillbox/netpolicy"
+	"skillbox/netpolicy/gateway"
 	"skillbox/policy"
 	"skillbox/sandbox"
 )
@@ -50,20 +51,17 @@ func explainDestination(rules *netpolicy.Ruleset, word string) (d helper.Destina
 	if err != nil || port == 0 {
 		return d, errors.New("its port is not 1 to 65535")
 	}
-	var v netpolicy.Verdict
+	e := gateway.Event{Kind: "connection", Proto: proto}
 	if addr, err := netip.ParseAddr(host); err == nil {
-		v = rules.Address(addr, uint16(port), proto)
+		e.To, e.Verdict = netip.AddrPortFrom(addr, uint16(port)), rules.Address(addr, uint16(port), proto)
 	} else if host, err = policy.NormalizeName(host); err != nil {
 		return d, err
 	} else {
-		v = rules.Name(host, uint16(port), proto)
+		e.Name, e.To, e.Verdict = host, netip.AddrPortFrom(addr, uint16(port)), rules.Name(host, uint16(port), proto)
 	}
-	d = helper.Destination{To: net.JoinHostPort(host, strconv.FormatUint(port, 10)) + suffix, Allowed: v.Allowed, Rule: v.Rule, Why: v.Why}
-	if !v.Allowed && v.Rule == "" {
-		d.Hint = "add it to network.egress"
-		if strings.HasPrefix(v.Why, "the floor") {
-			d.Hint = "only a cidrs rule of network.egress that names the address opens it"
-		}
+	d = helper.Destination{To: net.JoinHostPort(host, strconv.FormatUint(port, 10)) + suffix, Allowed: e.Verdict.Allowed, Rule: e.Verdict.Rule, Why: e.Verdict.Why}
+	if !d.Allowed {
+		d.Hint = e.Hint() // as a run would say
 	}
 	return d, nil
 }

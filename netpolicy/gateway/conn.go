@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -72,7 +73,7 @@ func (g *Gateway) take(box *net.TCPConn) {
 		g.record.refused(c.event)
 	default:
 		if err != nil {
-			c.event.Err = err.Error()
+			c.event.Err = bare(err)
 		}
 		g.record.allowed(c.event)
 	}
@@ -88,7 +89,17 @@ type refusal struct{ verdict netpolicy.Verdict }
 func (r *refusal) Error() string { return r.verdict.Why }
 
 func refuse(format string, a ...any) error {
-	return &refusal{netpolicy.Verdict{Why: fmt.Sprintf(format, a...)}}
+	return &refusal{netpolicy.Verdict{Why: bare(fmt.Errorf(format, a...))}}
+}
+
+// bare is an error's text without the two ends of a socket. One of them is another port each time: equal refusals would not count as equal.
+func bare(err error) string {
+	text := err.Error()
+	var op *net.OpError
+	if errors.As(err, &op) {
+		text = strings.Replace(text, op.Error(), op.Err.Error(), 1)
+	}
+	return text
 }
 
 // admit decides by the address. The rules in the box's namespace said the same before; here a pin also ends on time.
@@ -119,7 +130,7 @@ func (c *connection) admit() error {
 	}
 	c.event.Verdict = v
 	if err := c.g.left.connect(); err != nil {
-		return refuse("%v", err)
+		return refuse("%w", err)
 	}
 	return nil
 }
@@ -127,7 +138,7 @@ func (c *connection) admit() error {
 // named says that the client asks for a name that the address was given out for.
 func (c *connection) named(name string, err error) error {
 	if err != nil {
-		return refuse("%v", err)
+		return refuse("%w", err)
 	}
 	if !slices.Contains(c.names, name) {
 		other := c.g.opts.Rules.Name(name, c.event.To.Port(), "tcp")
@@ -205,7 +216,7 @@ func (c *connection) name(required bool) (*hello.Requests, []byte, error) {
 	for n := 1; kind == hello.Undecided; n++ {
 		first, err := c.reader.Peek(max(n, c.reader.Buffered()))
 		if err != nil {
-			return nil, nil, refuse("the client sent no whole first message: %v", err)
+			return nil, nil, refuse("the client sent no whole first message: %w", err)
 		}
 		kind = hello.Sniff(first)
 	}

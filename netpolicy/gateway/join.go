@@ -76,7 +76,7 @@ func (c *connection) up(request *hello.Requests, data []byte) error {
 			c.event.Name = other.Name
 			return refuse("the connection was made for %s", other.Checked)
 		case err != nil && !errors.As(err, &network) && !errors.Is(err, io.ErrUnexpectedEOF):
-			return refuse("%v", err)
+			return refuse("%w", err)
 		}
 		return err
 	}

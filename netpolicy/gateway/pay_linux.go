@@ -20,7 +20,7 @@ type payer struct {
 
 func (p *payer) Write(data []byte) (n int, err error) {
 	if p.left.bytes.Add(-int64(len(data))) < 0 && len(data) > 0 {
-		return 0, refuse("%v", p.left.overBytes())
+		return 0, refuse("%w", p.left.overBytes())
 	}
 	n, err = p.to.Write(data)
 	*p.count += int64(n)
@@ -163,7 +163,7 @@ func (p *payer) moveAll(source, sink rawConn, through *pipe) (empty bool, err er
 		case err != nil:
 			return true, err
 		case p.left.bytes.Add(-int64(n)) < 0:
-			return false, refuse("%v", p.left.overBytes())
+			return false, refuse("%w", p.left.overBytes())
 		}
 		if err := p.drain(sink, through.r, n); err != nil {
 			return false, err

@@ -140,10 +140,10 @@ func TestARefusalNamesTheSmallestChange(t *testing.T) {
 		e          Event
 		what, hint string
 	}{
-		{Event{Kind: "dns", Name: "api.example.com", Proto: "A", Verdict: netpolicy.Verdict{Why: noRule}}, "api.example.com", `add "api.example.com:443" to network.egress`},
+		{Event{Kind: "dns", Name: "api.example.com", Proto: "A", Verdict: netpolicy.Verdict{Why: noRule}}, "api.example.com", "to allow api.example.com:443 add {domains: [api.example.com], ports: [443]} to network.egress"},
 		{
 			Event{Kind: "connection", Name: "api.example.com", To: netip.AddrPortFrom(to.Addr(), 22), Proto: "tcp", Verdict: netpolicy.Verdict{Why: noRule}},
-			"api.example.com (93.184.215.14:22/tcp)", `add "api.example.com:22" to network.egress`,
+			"api.example.com (93.184.215.14:22/tcp)", "to allow api.example.com:22 add {domains: [api.example.com], ports: [22]} to network.egress",
 		},
 		{
 			Event{Kind: "connection", To: to, Proto: "udp", Verdict: netpolicy.Verdict{Why: noRule}},
@@ -151,11 +151,12 @@ func TestARefusalNamesTheSmallestChange(t *testing.T) {
 		},
 		{
 			Event{Kind: "connection", To: netip.MustParseAddrPort("[fd00::1]:80"), Proto: "tcp", Verdict: netpolicy.Verdict{Why: "the floor: private"}},
-			"[fd00::1]:80/tcp", "only a rule that names the address opens it: add {cidrs: [fd00::1/128], ports: [80]} to network.egress",
+			"[fd00::1]:80/tcp", "only a rule that names the address opens it: add {cidrs: [\"fd00::1/128\"], ports: [80]} to network.egress",
 		},
 		{Event{Kind: "connection", To: to, Proto: "tcp", Verdict: netpolicy.Verdict{Rule: "p.yaml:7", Why: "network.deny"}}, "93.184.215.14:443/tcp", ""},
 		{Event{Kind: "connection", To: to, Proto: "tcp", Verdict: netpolicy.Verdict{Why: "network.limits.rate: 50 a second"}}, "93.184.215.14:443/tcp", "raise network.limits.rate"},
 		{Event{Kind: "connection", To: netip.AddrPortFrom(to.Addr(), 0), Proto: "icmp", Verdict: netpolicy.Verdict{Why: noRule}}, "93.184.215.14/icmp", ""},
+		{Event{Kind: "connection", To: netip.MustParseAddrPort("10.0.0.1:0"), Proto: "icmp", Verdict: netpolicy.Verdict{Why: "the floor: private"}}, "10.0.0.1/icmp", ""},
 	} {
 		if got := c.e.What(); got != c.what {
 			t.Errorf("what %q, want %q", got, c.what)

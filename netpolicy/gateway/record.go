@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -162,33 +163,56 @@ func (e Event) What() string {
 	return fmt.Sprintf("%s (%s)", e.Name, to)
 }
 
-// Hint is the smallest change of a policy that would allow what was refused; "" where no change would.
+// Hint is the smallest change of a policy that would allow what was refused; "" where no change would. A rule in it is YAML, to be taken
+// over as it stands.
 func (e Event) Hint() string {
-	v := e.Verdict
-	proto := ""
-	if e.Proto == "udp" {
-		proto = "/udp"
-	}
+	v, port := e.Verdict, e.port()
 	switch {
 	case v.Rule != "":
 		return "" // a line says so
 	case strings.HasPrefix(v.Why, "network.limits."):
 		field, _, _ := strings.Cut(v.Why, ":")
 		return "raise " + field
+	case port == "":
+		return "" // no rule is about it
 	case strings.HasPrefix(v.Why, "the floor") && e.To.IsValid():
-		port := "PORT"
-		if e.To.Port() != 0 {
-			port = fmt.Sprint(e.To.Port())
-		}
-		return fmt.Sprintf("only a rule that names the address opens it: add {cidrs: [%s], ports: [%s%s]} to network.egress", netip.PrefixFrom(e.To.Addr(), e.To.Addr().BitLen()), port, proto)
-	case v.Why != noRule || e.Kind == "connection" && e.To.Port() == 0:
+		return fmt.Sprintf("only a rule that names the address opens it: add {cidrs: [%s], ports: [%s]} to network.egress", e.cidr(), port)
+	case v.Why != noRule:
 		return ""
-	case e.Kind == "dns":
-		return fmt.Sprintf("add %q to network.egress", e.Name+":443")
 	case e.Name != "":
-		return fmt.Sprintf("add %q to network.egress", fmt.Sprintf("%s:%d%s", e.Name, e.To.Port(), proto))
+		return fmt.Sprintf("to allow %s:%s add {domains: [%s], ports: [%s]} to network.egress", e.Name, port, e.domain(), port)
 	}
-	return fmt.Sprintf("look up an allowed name first, or add {cidrs: [%s], ports: [%d%s]} to network.egress", netip.PrefixFrom(e.To.Addr(), e.To.Addr().BitLen()), e.To.Port(), proto)
+	return fmt.Sprintf("look up an allowed name first, or add {cidrs: [%s], ports: [%s]} to network.egress", e.cidr(), port)
+}
+
+// port is how a rule says it, "53/udp"; "" is none that a rule could name. A lookup does not say for which it is: most are for 443, as are
+// rules without ports.
+func (e Event) port() string {
+	switch {
+	case e.Kind == "dns":
+		return "443"
+	case e.To.Port() == 0:
+		return ""
+	case e.Proto == "udp":
+		return fmt.Sprintf("%d/udp", e.To.Port())
+	}
+	return fmt.Sprint(e.To.Port())
+}
+
+func (e Event) cidr() string {
+	a := e.To.Addr().Unmap().WithZone("")
+	p := netip.PrefixFrom(a, a.BitLen()).String()
+	if a.Is6() {
+		return strconv.Quote(p) // for its colons
+	}
+	return p
+}
+
+func (e Event) domain() string {
+	if e.Name[0] <= '9' || !strings.Contains(e.Name, ".") {
+		return strconv.Quote(e.Name) // 1.5e3 is a number to YAML, and no may be a boolean
+	}
+	return e.Name
 }
 
 // noRule is netpolicy's word for it.

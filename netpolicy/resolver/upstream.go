@@ -47,6 +47,10 @@ func (s *Server) ask(ctx context.Context, name string, qtype uint16) (*dns.Msg, 
 			s.preferred.Store(int64(at))
 			return m, nil
 		}
+		var op *net.OpError
+		if errors.As(err, &op) {
+			err = op.Err // it would name the server once more, and a port of ours that says nothing
+		}
 		last = fmt.Errorf("upstream %s: %w", servers[at], err)
 		if ctx.Err() != nil {
 			break
