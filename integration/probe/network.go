@@ -101,12 +101,13 @@ func (t talk) have() (o outcome) {
 	sent := make(chan error, 1)
 	go func() { sent <- t.send(c) }()
 	o.read(c, &t)
+	// The kernel tells of a reset once, to whoever asks first: what reads as an end may be one that the sender is about to report.
 	select {
 	case err := <-sent:
 		if err != nil && o.Bytes == 0 && o.End != "ECONNRESET" {
 			o.End = outcomeOf(err)
 		}
-	default:
+	case <-time.After(100 * time.Millisecond):
 	}
 	return o
 }
