@@ -156,9 +156,9 @@ func runBox(ctx context.Context, dir string, t trial) (*helper.Result, error) {
 }
 
 // spawn is helper.Spawn with a deadline: newuidmap may ask a directory service. What comes too late is ended.
-func spawn(ctx context.Context) (*helper.Process, error) {
+func spawn(ctx context.Context) (*helper.Peer, error) {
 	type started struct {
-		process *helper.Process
+		process *helper.Peer
 		err     error
 	}
 	done := make(chan started, 1)

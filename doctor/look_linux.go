@@ -379,7 +379,7 @@ func (f *Facts) askSkillboxd(ctx context.Context) {
 }
 
 // withDeadline asks and closes; a skillboxd that does not answer in time is killed.
-func withDeadline(ctx context.Context, p *helper.Process, r *helper.Request, fds []int) (*helper.Answer, error) {
+func withDeadline(ctx context.Context, p *helper.Peer, r *helper.Request, fds []int) (*helper.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, Deadline)
 	defer cancel()
 	stop := context.AfterFunc(ctx, p.Kill)

@@ -18,9 +18,12 @@ type Answer struct {
 	Plan   json.RawMessage
 }
 
+// ErrRetired says that the service did nothing, because it leaves: the next one is to be asked.
+var ErrRetired = errors.New("helper: the service is leaving")
+
 // Do sends a request with its descriptors and waits for the answer. environ is asked for the values that the grant names.
 // An error means that skillboxd could not be asked, or died.
-func (p *Process) Do(r *Request, fds []int, environ func(name string) (string, bool)) (*Answer, error) {
+func (p *Peer) Do(r *Request, fds []int, environ func(name string) (string, bool)) (*Answer, error) {
 	if err := r.checkText(); err != nil {
 		return nil, err
 	}
@@ -40,6 +43,8 @@ func (p *Process) Do(r *Request, fds []int, environ func(name string) (string, b
 		switch {
 		case reply.Result != nil:
 			return &Answer{Result: reply.Result}, nil
+		case reply.Retired:
+			return nil, ErrRetired
 		case reply.Plan != nil:
 			return &Answer{Plan: reply.Plan}, nil
 		case reply.Granted != nil:

@@ -1,5 +1,7 @@
 package helper
 
+import "time"
+
 // Text answers OpPolicySchema and OpPolicyInit.
 type Text struct {
 	Text string `json:"text"`
@@ -27,6 +29,32 @@ type Destination struct {
 	Rule    string `json:"rule"` // "policy.yaml:12", or "" where no rule decided
 	Why     string `json:"why"`
 	Hint    string `json:"hint,omitempty"`
+}
+
+// Status answers OpStatus: what a service does and has done.
+type Status struct {
+	Since      time.Time        `json:"since"`
+	Running    []Running        `json:"running"`
+	Ready      []Ready          `json:"ready"`
+	Verdicts   map[string]int64 `json:"verdicts"`    // of the calls that have ended
+	FoundReady int64            `json:"found_ready"` // calls that found a box ready
+}
+
+// Running is a call that has not ended.
+type Running struct {
+	ID      string    `json:"id"`
+	Skill   string    `json:"skill"`
+	Policy  string    `json:"policy"`
+	Command []string  `json:"command"`
+	Since   time.Time `json:"since"`
+}
+
+// Ready are the boxes that wait for calls of one kind.
+type Ready struct {
+	Bundle string    `json:"bundle"` // its directory
+	Boxes  int       `json:"boxes"`
+	Wanted int       `json:"wanted"`
+	Used   time.Time `json:"used"` // when a call of that kind was last served
 }
 
 // Machine answers OpDoctor: what only skillboxd can find out.

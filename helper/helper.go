@@ -3,7 +3,7 @@
 //
 //	client                                      skillboxd
 //	  ── Request + descriptors ─────────────────►  parse policy and bundle, grant, compile; prepare begins
-//	  ◄─ Reply{Granted}: names of what it needs ─  only these environment values ever leave the client
+//	  ◄─ Reply{Granted}: names of what it needs ─  only these environment values ever leave the client; not sent if none
 //	  ── Message{Values} ───────────────────────►
 //	  ── Message{Cancel | Resize} … ────────────►  while the skill runs
 //	  ◄─ Reply{Result} ──────────────────────────  exactly one, whatever happened
@@ -33,6 +33,8 @@ const (
 	OpPolicyInit    = "policy-init"    // answered with Text
 	OpPolicyExplain = "policy-explain" // answered with Explained; Words are destinations
 	OpDoctor        = "doctor"         // answered with Machine
+	OpStatus        = "status"         // of a service, answered with Status
+	OpKill          = "kill"           // of a service, answered with Text; Words are the ids of calls that are to end
 )
 
 // Plain says of an operation that it makes nothing and reads nothing but text: a skillboxd without any namespace of its own can
@@ -41,9 +43,13 @@ func Plain(op string) bool {
 	return op == OpPolicyCheck || op == OpPolicySchema || op == OpPolicyInit || op == OpPolicyExplain || op == OpDoctor
 }
 
+// Served says of an operation that it is about a service: no other skillboxd knows it.
+func Served(op string) bool { return op == OpStatus || op == OpKill }
+
 // Request is the first message. Fields that come from flags count as the operator's word.
 type Request struct {
 	Version int      `json:"version"`
+	Build   string   `json:"build,omitempty"` // of the skillboxd that the client would start, see Build; a service looks at it
 	Op      string   `json:"op"`
 	Files   []string `json:"files"` // the role of each descriptor
 
@@ -97,5 +103,6 @@ type Message struct {
 type Reply struct {
 	Granted *Granted        `json:"granted,omitempty"`
 	Result  *Result         `json:"result,omitempty"`
-	Plan    json.RawMessage `json:"plan,omitempty"` // the document that OpPlan and the plain operations are answered with
+	Retired bool            `json:"retired,omitempty"` // a service that is leaving, or of another build: nothing was done, ask the next one
+	Plan    json.RawMessage `json:"plan,omitempty"`    // the document that OpPlan and the plain operations are answered with
 }

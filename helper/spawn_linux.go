@@ -19,7 +19,7 @@ import (
 )
 
 // Process is a skillboxd that serves one connection and ends.
-type Process struct {
+type Peer struct {
 	Conn    *wire.Conn
 	process *os.Process
 }
@@ -28,14 +28,8 @@ type Process struct {
 // every process below it. An ordinary user's also gets a user namespace in which it is uid 0: with the user's sub-ids where
 // /etc/subuid and newuidmap grant them, else with the one id. The mapping is made while the program starts up; it waits for the
 // request, which comes after.
-func Spawn() (*Process, error) {
-	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID}
-	rootless := os.Geteuid() != 0
-	if rootless {
-		attr.Cloneflags |= unix.CLONE_NEWUSER
-		// Without ids the new namespace's owner would lose its capabilities on exec; ambient ones stay (capabilities(7)).
-		attr.AmbientCaps = allCaps()
-	}
+func Spawn() (*Peer, error) {
+	attr, rootless := sandboxed()
 	p, err := start(attr)
 	if err != nil {
 		return nil, spawnError(rootless, err)
@@ -50,33 +44,47 @@ func Spawn() (*Process, error) {
 
 // SpawnPlain starts a skillboxd without namespaces, for the operations that Plain names; it refuses every other. It works where
 // Spawn does not.
-func SpawnPlain() (*Process, error) { return start(&syscall.SysProcAttr{}) }
+func SpawnPlain() (*Peer, error) { return start(&syscall.SysProcAttr{}) }
 
-// start runs skillboxd with one end of a connection as descriptor 3 and nothing of the caller's but stderr. It gets a session of its
-// own: Ctrl-C reaches the client, which cancels; the helper must live to clean up.
-func start(attr *syscall.SysProcAttr) (*Process, error) {
-	program, err := Find("skillboxd")
-	if err != nil {
-		return nil, err
-	}
+// start runs a skillboxd that serves one end of a connection.
+func start(attr *syscall.SysProcAttr) (*Peer, error) {
 	conn, theirs, err := wire.Pair()
 	if err != nil {
 		return nil, err
 	}
 	defer theirs.Close()
-	attr.Setsid = true
-	process, err := os.StartProcess(program, []string{"skillboxd", "oneshot"}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, os.Stderr, theirs}, Sys: attr,
-	})
+	process, err := launch(attr, []string{"skillboxd", "oneshot"}, os.Stderr, theirs)
 	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("helper: start %s: %w", program, err)
+		return nil, err
 	}
-	return &Process{Conn: conn, process: process}, nil
+	return &Peer{Conn: conn, process: process}, nil
 }
 
-// Kill ends skillboxd and every box below it at once; Close is still to be called. After skillboxd's own end it does nothing.
-func (p *Process) Kill() {
+// launch runs skillboxd with files from descriptor 3 on, and nothing of the caller's besides. It gets a session of its own: Ctrl-C
+// reaches the client, which cancels; the helper must live to clean up.
+func launch(attr *syscall.SysProcAttr, argv []string, stderr *os.File, files ...*os.File) (*os.Process, error) {
+	program, err := Find("skillboxd")
+	if err != nil {
+		return nil, err
+	}
+	attr.Setsid = true
+	process, err := os.StartProcess(program, argv, &os.ProcAttr{
+		Dir: "/", Env: []string{}, Files: append([]*os.File{nil, nil, stderr}, files...), Sys: attr,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("helper: start %s: %w", program, err)
+	}
+	return process, nil
+}
+
+// Kill ends skillboxd and every box below it at once, or of a service this connection's; Close is still to be called. After skillboxd's own
+// end it does nothing.
+func (p *Peer) Kill() {
+	if p.process == nil {
+		_ = p.Conn.Shutdown() // it may have gone
+		return
+	}
 	// The only possible failure is that it has ended already.
 	_ = p.process.Kill()
 }
@@ -90,8 +98,11 @@ const patience = 3 * time.Second
 
 // Close ends the connection, which ends the run if there still is one, and waits for skillboxd. ErrUnended is for one that cannot
 // be waited for.
-func (p *Process) Close() error {
+func (p *Peer) Close() error {
 	err := p.Conn.Close()
+	if p.process == nil {
+		return err
+	}
 	waited := make(chan error, 1)
 	go func() {
 		_, err := p.process.Wait()

@@ -34,6 +34,7 @@ type Box struct {
 	network    network
 	jail       *nsjail.Jail
 	supervisor *seccomp.Supervisor
+	mounts     *os.File // the box's mount namespace, see keepMounts
 }
 
 // NewID names a run: 16 characters of lower-case base 32, made by us and never accepted from anybody.
@@ -84,7 +85,26 @@ func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
 		}
 	}
 	b.Phases["jail_ms"] = Since(jailed)
-	return b, errors.Join(b.confine(), b.verify(h))
+	return b, errors.Join(b.confine(), b.verify(h), b.keepMounts())
+}
+
+// keepMounts holds the box's mount namespace beyond its processes: init would otherwise take its mounts down before it is gone, and the
+// caller wait for that. Nothing runs in it then.
+func (b *Box) keepMounts() (err error) {
+	if b.mounts, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", b.jail.PID())); err != nil {
+		return fmt.Errorf("sandbox: the box's mount namespace: %w", err)
+	}
+	return nil
+}
+
+// Alive says that a box that was prepared still is: nothing has ended its init.
+func (b *Box) Alive() bool {
+	select {
+	case <-b.jail.Gone():
+		return false
+	default:
+		return true
+	}
 }
 
 // spec is the plan's OCI spec with the paths of this box.
@@ -188,6 +208,9 @@ func (b *Box) Close() error {
 	}
 	if b.supervisor != nil {
 		errs = append(errs, b.supervisor.Close())
+	}
+	if b.mounts != nil {
+		errs = append(errs, b.mounts.Close())
 	}
 	errs = append(errs, b.network.close())
 	if b.tree != nil {

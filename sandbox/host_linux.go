@@ -16,12 +16,17 @@ import (
 )
 
 // Enter makes the calling process's mount namespace private, gives it its own /proc and a tmpfs for box state, and finds out who
-// it is. It must run in a mount and pid namespace made for it, as pid 1.
-func Enter() (*Host, error) {
+// it is. It must run in a mount and pid namespace made for it, as pid 1. Who lasts sees what the machine mounts and unmounts later;
+// otherwise a bundle on a disk that came later would not be found, and one that went would be kept busy.
+func Enter(lasts bool) (*Host, error) {
 	if os.Getpid() != 1 {
 		return nil, errors.New("sandbox: skillboxd must be pid 1 of a pid namespace of its own; it is started by skillbox")
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	propagation := uintptr(unix.MS_PRIVATE)
+	if lasts {
+		propagation = unix.MS_SLAVE
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
 		return nil, fmt.Errorf("sandbox: make mounts private: %w", err)
 	}
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {

@@ -43,6 +43,10 @@ func yamlFiles() ([]string, cobra.ShellCompDirective) {
 	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
+func modes() ([]string, cobra.ShellCompDirective) {
+	return []string{"auto", "oneshot", "user"}, cobra.ShellCompDirectiveNoFileComp
+}
+
 // completeOne completes the first argument, and nothing after it.
 func completeOne(first completer) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

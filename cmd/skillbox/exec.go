@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,11 +10,11 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"skillbox/client"
 	"skillbox/helper"
 	"skillbox/output"
 )
@@ -39,6 +38,8 @@ Exit code: the skill's own; 124 timed out; 125 skillbox refused or failed; 126 n
 		RunE: func(c *cobra.Command, args []string) error { return o.exec(args, c.ArgsLenAtDash()) },
 	}
 	o.register(c)
+	c.Flags().StringVar(&o.mode, "mode", "auto", "`who` runs it: oneshot, a helper for this call alone; user, one of your own that keeps boxes ready; auto is oneshot")
+	completeFlag(c, "mode", modes)
 	return c
 }
 
@@ -77,14 +78,14 @@ func printJSON(v any) error {
 	return encoder.Encode(v)
 }
 
-// runSkill starts skillboxd, sends the request and gathers what belongs in the envelope.
+// runSkill sends the request and gathers what belongs in the envelope.
 func (o *options) runSkill(args []string, dash int) (*helper.Result, error) {
 	r, fds, err := o.request(helper.OpExec, args, dash)
 	if err != nil {
 		return nil, err
 	}
 	took := time.Now()
-	process, err := helper.Spawn()
+	process, err := client.Connect(o.mode, r)
 	if err != nil {
 		return nil, err
 	}
@@ -96,46 +97,58 @@ func (o *options) runSkill(args []string, dash int) (*helper.Result, error) {
 	if err != nil {
 		return nil, errors.Join(err, process.Close())
 	}
-	stop := o.forwardSignals(process, r)
-	answer, err := process.Do(r, fds, os.LookupEnv)
-	killed := stop()
-	closeErr := process.Close()
-	var unended []string
-	if errors.Is(closeErr, helper.ErrUnended) {
-		// Nor can the stream of outputs be waited for, whose other end it holds.
-		unended, closeErr, outputs = []string{closeErr.Error()}, nil, func() error { return nil }
-	}
-	if err != nil && killed {
-		result := helper.Failure(helper.Canceled, &helper.Error{Message: "canceled by the caller"})
-		result.ExitCode = helper.CodeCanceled
-		return result, outputs()
-	}
-	if err := errors.Join(err, outputs(), closeErr); err != nil {
+	result, err := o.ask(process, r, fds, outputs)
+	if err != nil {
 		return nil, err
 	}
-	if answer.Result == nil {
-		return nil, errors.New("skillboxd sent no result")
-	}
-	result := answer.Result
-	result.Warnings = append(result.Warnings, unended...)
 	result.DurationMS = float64(time.Since(took).Microseconds()) / 1000
-	return result, capture.fill(result)
+	return result, capture.Fill(result)
 }
 
-// captured are the files that take the skill's output for the envelope.
-type captured struct{ stdout, stderr int }
+// ask has the request answered, by another skillboxd if this one is a service that leaves.
+func (o *options) ask(process *helper.Peer, r *helper.Request, fds []int, outputs func() error) (*helper.Result, error) {
+	for tries := 0; ; tries++ {
+		stop := o.forwardSignals(process, r)
+		answer, err := process.Do(r, fds, os.LookupEnv)
+		killed := stop()
+		closeErr := process.Close()
+		if errors.Is(err, helper.ErrRetired) && tries < client.Tries && !killed {
+			if process, err = client.Connect(o.mode, r); err != nil {
+				return nil, errors.Join(err, outputs())
+			}
+			continue
+		}
+		var unended []string
+		if errors.Is(closeErr, helper.ErrUnended) {
+			// Nor can the stream of outputs be waited for, whose other end it holds.
+			unended, closeErr, outputs = []string{closeErr.Error()}, nil, func() error { return nil }
+		}
+		if err != nil && killed {
+			result := helper.Failure(helper.Canceled, &helper.Error{Message: "canceled by the caller"})
+			result.ExitCode = helper.CodeCanceled
+			return result, outputs()
+		}
+		if err := errors.Join(err, outputs(), closeErr); err != nil {
+			return nil, err
+		}
+		if answer.Result == nil {
+			return nil, errors.New("skillboxd sent no result")
+		}
+		answer.Result.Warnings = append(answer.Result.Warnings, unended...)
+		return answer.Result, nil
+	}
+}
 
-func (o *options) addStdio(r *helper.Request, fds *[]int) (*captured, error) {
-	c := &captured{stdout: 1, stderr: 2}
-	stdin := 0
+// addStdio passes the caller's descriptors on, or files that take the output for the envelope.
+func (o *options) addStdio(r *helper.Request, fds *[]int) (*client.Capture, error) {
+	stdio := [3]int{0, 1, 2}
+	capture := &client.Capture{}
 	if o.json {
-		var err error
-		if c.stdout, err = unix.MemfdCreate("stdout", unix.MFD_CLOEXEC); err != nil {
-			return nil, fmt.Errorf("capture: %w", err)
+		c, err := client.NewCapture()
+		if err != nil {
+			return nil, err
 		}
-		if c.stderr, err = unix.MemfdCreate("stderr", unix.MFD_CLOEXEC); err != nil {
-			return nil, fmt.Errorf("capture: %w", err)
-		}
+		capture, stdio[1], stdio[2] = &c, int(c.Stdout.Fd()), int(c.Stderr.Fd())
 	}
 	if o.params != "" {
 		// Parameters are the skill's stdin; the caller's is not looked at.
@@ -143,41 +156,11 @@ func (o *options) addStdio(r *helper.Request, fds *[]int) (*captured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
 		}
-		stdin = null
+		stdio[0] = null
 	}
 	r.Files = append(r.Files, "stdin", "stdout", "stderr")
-	*fds = append(*fds, stdin, c.stdout, c.stderr)
-	return c, nil
-}
-
-// fill reads back what was captured. Bytes that are not UTF-8 become U+FFFD, as JSON demands.
-func (c *captured) fill(r *helper.Result) error {
-	if c.stdout == 1 {
-		return nil
-	}
-	stdout, err := readFile(c.stdout)
-	if err != nil {
-		return err
-	}
-	stderr, err := readFile(c.stderr)
-	if err != nil {
-		return err
-	}
-	r.Stdout, r.Stderr = string(stdout), string(stderr)
-	if len(r.Result) == 0 || bytes.Equal(r.Result, []byte("null")) {
-		if value := bytes.TrimSpace(stdout); json.Valid(value) && utf8.Valid(value) && !r.StdoutTruncated {
-			r.Result = value
-		}
-	}
-	return nil
-}
-
-func readFile(fd int) ([]byte, error) {
-	data, err := io.ReadAll(io.NewSectionReader(os.NewFile(uintptr(fd), "capture"), 0, 1<<40))
-	if err != nil {
-		return nil, fmt.Errorf("capture: %w", err)
-	}
-	return data, nil
+	*fds = append(*fds, stdio[:]...)
+	return capture, nil
 }
 
 func checkJSON(text []byte) error {
@@ -218,7 +201,7 @@ const patience = time.Second
 
 // forwardSignals turns Ctrl-C and SIGTERM into a cancel, and a terminal's new size into a message. stop says whether skillboxd had
 // to be killed because it did not answer the second cancel.
-func (o *options) forwardSignals(p *helper.Process, r *helper.Request) (stop func() (killed bool)) {
+func (o *options) forwardSignals(p *helper.Peer, r *helper.Request) (stop func() (killed bool)) {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	restore := o.rawTerminal(r, signals)

@@ -10,17 +10,18 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"skillbox/client"
 	"skillbox/helper"
 )
 
 // options are the flags that exec and plan share.
 type options struct {
-	policy, params, output, entry string
-	inputs, env                   []string
-	timeout                       time.Duration
-	force, json, tty, trust, oci  bool
-	maxFiles                      int
-	maxBytes                      int64
+	policy, params, output, entry, mode string
+	inputs, env                         []string
+	timeout                             time.Duration
+	force, json, tty, trust, oci        bool
+	maxFiles                            int
+	maxBytes                            int64
 }
 
 func (o *options) register(c *cobra.Command) {
@@ -55,7 +56,7 @@ func (o *options) request(op string, args []string, dash int) (*helper.Request, 
 	}
 	r := &helper.Request{
 		Version: helper.Version, Op: op, BundleName: args[0], PolicyName: o.policy, Words: words, Entry: o.entry, TimeoutMS: o.timeout.Milliseconds(),
-		MaxFiles: o.maxFiles, MaxBytes: o.maxBytes, TrustBundlePolicy: o.trust, Capture: o.json, TTY: o.tty, OCI: o.oci, CacheDir: cacheDir(),
+		MaxFiles: o.maxFiles, MaxBytes: o.maxBytes, TrustBundlePolicy: o.trust, Capture: o.json, TTY: o.tty, OCI: o.oci, CacheDir: client.CacheDir(),
 	}
 	if o.timeout < 0 || (o.timeout > 0 && r.TimeoutMS == 0) {
 		return nil, nil, &helper.Error{Message: "--timeout must be at least 1ms"}
@@ -153,16 +154,4 @@ func openRead(path string) (int, error) {
 		return -1, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return fd, nil
-}
-
-// cacheDir is where digests of unchanged bundles are kept; "" for nowhere.
-func cacheDir() string {
-	if os.Geteuid() == 0 {
-		return "/var/cache/skillbox"
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(dir, "skillbox")
 }

@@ -47,6 +47,11 @@ func ask(r *helper.Request, fds []int) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
+	return document(process, r, fds)
+}
+
+// document sends a request that is answered with one, and ends the connection.
+func document(process *helper.Peer, r *helper.Request, fds []int) (json.RawMessage, error) {
 	answer, err := process.Do(r, fds, os.LookupEnv)
 	if err := errors.Join(err, process.Close()); err != nil {
 		return nil, err

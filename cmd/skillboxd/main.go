@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
@@ -25,33 +26,43 @@ func main() {
 		fmt.Println(version)
 		return
 	}
-	if len(os.Args) != 2 || os.Args[1] != "oneshot" {
-		fmt.Fprintln(os.Stderr, "skillboxd: started by skillbox, not by hand")
-		os.Exit(125)
+	var err error
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == "oneshot":
+		err = oneShot()
+	case len(os.Args) == 3 && os.Args[1] == "user":
+		err = user(os.Args[2])
+	default:
+		err = errors.New("started by skillbox, not by hand")
 	}
-	// A one-shot's heap does not live long enough for a collection to pay; a skill that keeps it busy is bounded all the same.
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(64 << 20)
-	// For the first stage of the box, which runs on one thread anyway.
-	if err := os.Setenv("GOMAXPROCS", "1"); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "skillboxd:", err)
 		os.Exit(125)
+	}
+}
+
+// oneShot serves the one connection that is descriptor 3.
+func oneShot() error {
+	// Its heap does not live long enough for a collection to pay; a skill that keeps it busy is bounded all the same.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(64 << 20)
+	if err := spareBoxes(); err != nil {
+		return err
 	}
 	conn := wire.FromFD(3)
 	host := make(chan *sandbox.Host, 1)
 	var entering atomic.Bool
 	go followClient(conn.FD(), &entering, host)
-	enter := func() (*sandbox.Host, error) {
+	return server.Serve(conn, server.Options{OneShot: true, Enter: func() (*sandbox.Host, error) {
 		entering.Store(true)
-		h, err := enter()
+		h, err := enter(false)
 		host <- h
 		return h, err
-	}
-	if err := server.Serve(conn, server.Options{Enter: enter, OneShot: true}); err != nil {
-		fmt.Fprintln(os.Stderr, "skillboxd:", err)
-		os.Exit(125)
-	}
+	}})
 }
+
+// spareBoxes sets what the first stage of a box inherits from us: it runs on one thread anyway.
+func spareBoxes() error { return os.Setenv("GOMAXPROCS", "1") }
 
 // enterTime is how long a dead client's skillboxd may take to get to where it can take away what it has made.
 const enterTime = 10 * time.Second
@@ -78,10 +89,10 @@ func followClient(socket int, entering *atomic.Bool, host <-chan *sandbox.Host) 
 }
 
 // enter gives up the caller's groups, where the kernel lets us, before the namespace is made ours.
-func enter() (*sandbox.Host, error) {
+func enter(lasts bool) (*sandbox.Host, error) {
 	// EPERM: with a single id setgroups is denied for good (user_namespaces(7)); the box's report then shows them.
 	if err := unix.Setgroups(nil); err != nil && err != unix.EPERM {
 		return nil, fmt.Errorf("skillboxd: drop groups: %w", err)
 	}
-	return sandbox.Enter()
+	return sandbox.Enter(lasts)
 }

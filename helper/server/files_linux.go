@@ -37,7 +37,7 @@ func sort(r *helper.Request, fds []int) (*files, error) {
 			return f, err
 		}
 	}
-	if helper.Plain(r.Op) {
+	if helper.Plain(r.Op) || helper.Served(r.Op) {
 		return f, nil
 	}
 	if f.bundle == nil {

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,6 +34,19 @@ type decision struct {
 	policy  helper.Named
 }
 
+// asks says that the call needs values that only the client has.
+func (d *decision) asks() bool { return len(d.plan.Pass)+len(d.plan.Secrets) > 0 }
+
+// key names everything that a box depends on, so that calls with equal keys can be served by boxes prepared alike.
+func (d *decision) key() (string, error) {
+	plan, err := json.Marshal(d.plan)
+	if err != nil {
+		return "", fmt.Errorf("server: plan: %w", err)
+	}
+	sum := sha256.Sum256(append(plan, d.policy.Digest...))
+	return string(sum[:]), nil
+}
+
 // decide reads what the three sources say and lets the pure parts judge.
 func decide(h *sandbox.Host, r *helper.Request, f *files) (*decision, error) {
 	operator, err := operatorPolicy(r, f)
@@ -43,7 +58,7 @@ func decide(h *sandbox.Host, r *helper.Request, f *files) (*decision, error) {
 		return nil, err
 	}
 	d := &decision{}
-	if d.bundle, err = inTime(func() (*bundle.Bundle, error) { return bundle.Read(f.bundle) }); err != nil {
+	if d.bundle, err = inTime(func() (*bundle.Bundle, error) { return bundle.Read(f.bundle) }, func(*bundle.Bundle) {}); err != nil {
 		return nil, err
 	}
 	var declared *policy.Policy

@@ -73,11 +73,13 @@ var errCanceled = errors.New("canceled by the caller before the skill was starte
 
 // call waits for the client's values and puts the call together.
 func (l *link) call(d *decision, r *helper.Request, f *files) (sandbox.Call, error) {
-	var values *helper.Values
-	select {
-	case values = <-l.values:
-	case <-l.over:
-		return sandbox.Call{}, errCanceled
+	values := &helper.Values{}
+	if d.asks() {
+		select {
+		case values = <-l.values:
+		case <-l.over:
+			return sandbox.Call{}, errCanceled
+		}
 	}
 	for _, name := range d.plan.Secrets {
 		if _, ok := values.Secrets[name]; !ok {

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 
 	"skillbox/bundle"
 	"skillbox/helper"
@@ -28,51 +31,86 @@ type Options struct {
 	OneShot bool
 }
 
-// Serve answers one connection.
+// Serve answers one connection, which a process of its own was started for.
 func Serve(conn *wire.Conn, o Options) (err error) {
-	began := time.Now()
-	var r helper.Request
-	fds, err := conn.Receive(&r)
+	c := &connection{conn: conn, request: &helper.Request{}, began: time.Now(), oneShot: o.OneShot}
+	fds, err := conn.Receive(c.request)
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	f, err := sort(&r, fds)
-	defer f.close()
-	if err == nil && r.Version != helper.Version {
-		err = refused("the client speaks protocol version %d, this skillboxd %d: install both from one build", r.Version, helper.Version)
+	c.files, err = sort(c.request, fds)
+	defer c.files.close()
+	if v := c.request.Version; err == nil && v != helper.Version {
+		err = refused("the client speaks protocol version %d, this skillboxd %d: install both from one build", v, helper.Version)
 	}
-	if err == nil && helper.Plain(r.Op) {
-		return conn.Send(document(plain(&r, f)))
+	if err == nil && helper.Plain(c.request.Op) {
+		return c.answer()
 	}
-	var h *sandbox.Host
 	if err == nil {
-		h, err = o.Enter()
+		c.host, err = o.Enter()
 	}
 	if err != nil {
 		return conn.Send(helper.Reply{Result: failure(err)})
 	}
-	defer func() { err = errors.Join(err, h.Close()) }()
-	entered := sandbox.Since(began)
-	switch r.Op {
-	case helper.OpExec:
-		result, box := exec(conn, h, &r, f)
-		result.Phases["enter_ms"] = entered
-		result.DurationMS = sandbox.Since(began)
-		err := sendResult(conn, result)
+	defer func() { err = errors.Join(err, c.host.Close()) }()
+	c.entered = sandbox.Since(c.began)
+	return c.answer()
+}
+
+// connection is one client with its request.
+type connection struct {
+	conn    *wire.Conn
+	request *helper.Request
+	files   *files
+	host    *sandbox.Host // nil for plain operations
+	pool    *pool         // nil where no boxes are kept ready
+	calls   *calls        // of the service; nil with pool
+	link    *link         // nil before exec
+	oneShot bool
+	after   func() // once the answer is sent
+	began   time.Time
+	entered float64 // what it took to enter namespaces of our own, in milliseconds
+}
+
+// answer does what was asked.
+func (c *connection) answer() error {
+	switch r := c.request; {
+	case helper.Plain(r.Op):
+		return c.conn.Send(document(plain(r, c.files)))
+	case r.Op == helper.OpExec:
+		result, box := c.exec()
+		result.Phases["enter_ms"] = c.entered
+		result.DurationMS = sandbox.Since(c.began)
+		err := sendResult(c.conn, result)
+		if c.after != nil {
+			c.after()
+		}
 		switch {
-		case box != nil && o.OneShot:
+		case box != nil && c.oneShot:
 			err = errors.Join(err, box.Leave())
 		case box != nil:
 			err = errors.Join(err, box.Close())
 		}
 		return err
-	case helper.OpPlan:
-		return conn.Send(document(explain(h, &r, f)))
+	case r.Op == helper.OpPlan:
+		return c.conn.Send(document(explain(c.host, r, c.files)))
 	}
-	return conn.Send(helper.Reply{Result: failure(refused("unknown operation %q", r.Op))})
+	return c.conn.Send(helper.Reply{Result: failure(refused("unknown operation %q", c.request.Op))})
+}
+
+// hangUp ends the connection. What the client passed is then nobody's any more.
+func (c *connection) hangUp() error {
+	err := c.conn.Shutdown()
+	if errors.Is(err, unix.ENOTCONN) {
+		err = nil // it was first
+	}
+	if c.link != nil {
+		<-c.link.closed
+	}
+	return err
 }
 
 // sendResult answers with what a run came to. Each part of it is bounded; should the whole be too long for a frame all the same, the
@@ -89,26 +127,82 @@ func sendResult(conn *wire.Conn, result *helper.Result) error {
 }
 
 // exec runs one call. Whatever goes wrong becomes the envelope. The box, if there is one, has ended and is to be closed.
-func exec(conn *wire.Conn, h *sandbox.Host, r *helper.Request, f *files) (*helper.Result, *sandbox.Box) {
-	id, err := h.Reserve()
+func (c *connection) exec() (*helper.Result, *sandbox.Box) {
+	id, err := "", error(nil)
+	if c.pool == nil { // whose boxes have one
+		id, err = c.host.Reserve()
+	}
 	if err != nil {
 		return identified(failure(err), id, nil, nil), nil
 	}
-	link := listen(conn)
-	digesting := digest(r, f)
-	d, err := decideUnless(link.over, h, r, f)
+	c.link = listen(c.conn)
+	digesting := digest(c.request, c.files)
+	d, err := decideUnless(c.link.over, c.host, c.request, c.files)
 	if err != nil {
 		return identified(failure(err), id, d, nil), nil
 	}
-	if err := conn.Send(helper.Reply{Granted: &helper.Granted{Env: d.plan.Pass, Secrets: d.plan.Secrets}}); err != nil {
-		return identified(failure(err), id, d, nil), nil
+	if d.asks() {
+		if err := c.conn.Send(helper.Reply{Granted: &helper.Granted{Env: d.plan.Pass, Secrets: d.plan.Secrets}}); err != nil {
+			return identified(failure(err), id, d, nil), nil
+		}
 	}
-	box, err := inTime(func() (*sandbox.Box, error) { return sandbox.Prepare(h, d.plan, id) })
+	if c.pool != nil {
+		return c.pooled(d, digesting)
+	}
+	box, err := c.prepare(d, id)
 	if err != nil {
 		return identified(failure(err), id, d, nil), nil
 	}
-	result, tree := run(box, d, r, f, link, digesting)
-	return identified(result, id, d, tree), box
+	tree, err := c.digested(d, digesting, box.Phases)
+	return identified(c.run(box, d, tree, err), id, d, tree), box
+}
+
+// pooled is the rest of exec where boxes may be ready.
+func (c *connection) pooled(d *decision, digesting <-chan digested) (*helper.Result, *sandbox.Box) {
+	key, err := d.key()
+	if err != nil {
+		return identified(failure(err), sandbox.NewID(), d, nil), nil
+	}
+	phases := map[string]float64{}
+	var box *sandbox.Box
+	var tree *bundle.Tree
+	var errTree error
+	found := c.pool.has(key)
+	if found {
+		if tree, errTree = c.digested(d, digesting, phases); errTree == nil {
+			box = c.pool.take(key, tree.Digest)
+		}
+	}
+	if found = box != nil; !found && errTree == nil {
+		var id string
+		if id, err = c.host.Reserve(); err == nil {
+			box, err = c.prepare(d, id)
+		}
+		if err != nil {
+			return identified(failure(err), id, d, tree), nil
+		}
+		if tree == nil {
+			tree, errTree = c.digested(d, digesting, phases)
+		}
+	}
+	if errTree != nil {
+		result := identified(failure(errTree), sandbox.NewID(), d, tree)
+		if box != nil {
+			result.ID = box.ID
+		}
+		return result, box
+	}
+	c.after = func() { c.pool.served(key, d.plan, tree.Digest, found) }
+	if found {
+		box.Phases = phases
+		box.Phases["prepare_ms"] = 0
+	} else {
+		maps.Copy(box.Phases, phases)
+	}
+	c.calls.begin(box.ID, d, found, c.link.kill)
+	result := identified(c.run(box, d, tree, nil), box.ID, d, tree)
+	c.calls.end(box.ID, result.Verdict)
+	return result, box
 }
 
 // decideUnless is decide, which reads from the caller: a policy may be a FIFO that nobody writes.
@@ -133,9 +227,18 @@ func decideUnless(over <-chan struct{}, h *sandbox.Host, r *helper.Request, f *f
 // prepareTime bounds everything that happens before the skill's own time-out begins to count.
 const prepareTime = 30 * time.Second
 
+// prepare makes a box for this call. One that is ready too late is nobody's.
+func (c *connection) prepare(d *decision, id string) (*sandbox.Box, error) {
+	return inTime(func() (*sandbox.Box, error) { return sandbox.Prepare(c.host, d.plan, id) }, func(late *sandbox.Box) {
+		if late != nil {
+			_ = late.Close() // the client was told of the failure
+		}
+	})
+}
+
 // inTime gives up on a step that hangs: a bundle or a bind may lie on a file system that never answers. What hangs ends with
-// this process; a system call that waits for a dead server cannot be ended otherwise.
-func inTime[T any](step func() (T, error)) (T, error) {
+// this process, or when the file system answers, late; a system call that waits for a dead server cannot be ended otherwise.
+func inTime[T any](step func() (T, error), late func(T)) (T, error) {
 	type answer struct {
 		value T
 		err   error
@@ -149,6 +252,7 @@ func inTime[T any](step func() (T, error)) (T, error) {
 	case a := <-done:
 		return a.value, a.err
 	case <-time.After(prepareTime):
+		go func() { late((<-done).value) }()
 		var none T
 		return none, refused("the sandbox was not ready within %v: does the bundle or a bind lie on a file system that hangs?", prepareTime)
 	}
@@ -172,31 +276,40 @@ func digest(r *helper.Request, f *files) <-chan digested {
 	return done
 }
 
-// run waits for what the call needs, and runs it.
-func run(box *sandbox.Box, d *decision, r *helper.Request, f *files, link *link, digesting <-chan digested) (*helper.Result, *bundle.Tree) {
-	var checked digested
+// digestTime is what a bundle has at least to be read: a short time-out is about the skill, and where a box is ready nothing else takes
+// time meanwhile.
+const digestTime = 5 * time.Second
+
+// digested waits for the bundle's digest.
+func (c *connection) digested(d *decision, digesting <-chan digested, phases map[string]float64) (*bundle.Tree, error) {
+	within := max(d.plan.Limits.Timeout, digestTime)
 	select {
-	case checked = <-digesting:
-	case <-time.After(d.plan.Limits.Timeout):
-		return failure(refused("the bundle could not be read within %v (timeout)", d.plan.Limits.Timeout)), nil
-	case <-link.over:
-		return failure(errCanceled), nil
+	case checked := <-digesting:
+		phases["digest_ms"] = checked.ms
+		return checked.tree, checked.err
+	case <-time.After(within):
+		return nil, refused("the bundle could not be read within %v (timeout)", within)
+	case <-c.link.over:
+		return nil, errCanceled
 	}
-	if checked.err != nil {
-		return failure(checked.err), nil
-	}
-	box.Phases["digest_ms"] = checked.ms
-	call, err := link.call(d, r, f)
+}
+
+// run gathers what the call brings, and runs it, unless the bundle could not be read.
+func (c *connection) run(box *sandbox.Box, d *decision, tree *bundle.Tree, err error) *helper.Result {
 	if err != nil {
-		return failure(err), checked.tree
+		return failure(err)
+	}
+	call, err := c.link.call(d, c.request, c.files)
+	if err != nil {
+		return failure(err)
 	}
 	result, err := box.Run(call)
 	if err != nil {
-		return failure(err), checked.tree
+		return failure(err)
 	}
 	takeResult(box, result)
-	takeOutputs(box, d, f, result)
-	return result, checked.tree
+	takeOutputs(box, d, c.files, result)
+	return result
 }
 
 // takeResult puts the skill's result file into the envelope; one that is not JSON is a warning, for the skill is not our failure.

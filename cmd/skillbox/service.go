@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"skillbox/client"
+	"skillbox/helper"
+)
+
+func psCommand() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "ps",
+		Short: "List the calls that your service runs, and the boxes that it keeps ready",
+		Long: `List what your own service (exec --mode user) runs and keeps ready, and what its calls came to.
+It is not started if it does not run.`,
+		Example: `  skillbox ps
+  skillbox ps --json`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			document, err := askService(helper.OpStatus, nil)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printDocument(document)
+			}
+			var s helper.Status
+			if err := json.Unmarshal(document, &s); err != nil {
+				return err
+			}
+			return printStatus(&s)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return c
+}
+
+func printStatus(s *helper.Status) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "CALL\tSKILL\tPOLICY\tFOR\tCOMMAND")
+	for _, r := range s.Running {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.ID, printable(r.Skill), printable(r.Policy), time.Since(r.Since).Round(time.Millisecond), printable(strings.Join(r.Command, " ")))
+	}
+	fmt.Fprintln(w, "\nREADY\tWANTED\tBUNDLE")
+	for _, r := range s.Ready {
+		fmt.Fprintf(w, "%d\t%d\t%s\n", r.Boxes, r.Wanted, printable(r.Bundle))
+	}
+	return w.Flush()
+}
+
+// printable shows what strangers named without what a terminal would obey.
+func printable(text string) string {
+	quoted := fmt.Sprintf("%q", text)
+	if quoted == `"`+text+`"` {
+		return text
+	}
+	return quoted
+}
+
+func killCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "kill CALL…",
+		Short: "End calls that your service runs, at once",
+		Long: `End calls by the ids that ps lists: every process of theirs is killed, and whoever made the call
+gets the verdict canceled. If one of them does not run, none is ended.`,
+		Example: `  skillbox kill 5nq0c2v7w3k8m1xa`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, ids []string) error {
+			_, err := askService(helper.OpKill, ids)
+			return err
+		},
+	}
+}
+
+// askService asks the caller's service if there is one.
+func askService(op string, words []string) (json.RawMessage, error) {
+	r := &helper.Request{Version: helper.Version, Op: op, Words: words}
+	var err error
+	if r.Build, err = client.Build(); err != nil {
+		return nil, err
+	}
+	p, err := helper.RunningService()
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		return nil, &helper.Error{Message: "your service does not run", Hint: "`skillbox exec --mode user` starts it"}
+	}
+	return document(p, r, nil)
+}

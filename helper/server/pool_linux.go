@@ -1,0 +1,263 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"skillbox/helper"
+	"skillbox/sandbox"
+)
+
+// pool keeps boxes ready: prepared before the call comes that they serve. Each serves one, and one that is too old, or whose bundle has
+// changed, none.
+type pool struct {
+	host *sandbox.Host
+	log  *slog.Logger
+
+	mu      sync.Mutex
+	shelves map[string]*shelf // by key
+	boxes   int               // on all shelves, and on their way there
+	refill  chan struct{}     // there may be something to prepare
+	end     chan struct{}
+	ended   bool
+	work    sync.WaitGroup
+}
+
+// shelf has boxes for calls that are alike in everything a box depends on.
+type shelf struct {
+	plan   *sandbox.Plan
+	digest string // of the bundle, when last seen
+	ready  []*ready
+	coming int
+	want   int
+	used   time.Time
+	missed time.Time // when a call last found none
+	failed time.Time // when a box last could not be prepared
+}
+
+type ready struct {
+	box   *sandbox.Box
+	since time.Time
+}
+
+const (
+	// maxReady is for all shelves, and maxShelf for each. A ready box takes about 2 MB.
+	maxReady, maxShelf = 32, 8
+	// keep is how long boxes wait for a call like those that came before, and fresh how long one may wait: what it was prepared from, such
+	// as the host's resolvers, may change.
+	keep, fresh = time.Minute, 5 * time.Minute
+	// hot is how soon after another a call that finds no box says that there should be more; cold is how long nothing is prepared after it
+	// has failed.
+	hot, cold = 2 * time.Second, 10 * time.Second
+	// closeTime is how long ready boxes may take to end: one may lie on a file system that does not answer.
+	closeTime = 10 * time.Second
+)
+
+func newPool(h *sandbox.Host, log *slog.Logger) *pool {
+	p := &pool{host: h, log: log, shelves: map[string]*shelf{}, refill: make(chan struct{}, 1), end: make(chan struct{})}
+	p.work.Go(p.tend)
+	return p
+}
+
+// has says that a call would probably find a box.
+func (p *pool) has(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.shelves[key]
+	return s != nil && len(s.ready) > 0
+}
+
+// take returns a box that is the caller's from now on, and nil if there is none for this bundle as it is now.
+func (p *pool) take(key, digest string) *sandbox.Box {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.shelves[key]
+	for s != nil && len(s.ready) > 0 {
+		r := s.ready[0]
+		s.ready = s.ready[1:]
+		p.boxes--
+		if s.digest == digest && r.box.Alive() && time.Since(r.since) < fresh {
+			p.wake()
+			return r.box
+		}
+		p.discard(r.box)
+	}
+	return nil
+}
+
+// served learns from a call what to keep ready.
+func (p *pool) served(key string, plan *sandbox.Plan, digest string, found bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return
+	}
+	s := p.shelves[key]
+	if s == nil {
+		s = &shelf{plan: plan, want: 1}
+		p.shelves[key] = s
+	}
+	if now := time.Now(); !found {
+		if now.Sub(s.missed) < hot {
+			s.want = min(s.want*2, maxShelf)
+		}
+		s.missed = now
+	}
+	if s.digest != digest {
+		p.clear(s)
+		s.digest = digest
+	}
+	s.used = time.Now()
+	p.wake()
+}
+
+// status lists what waits.
+func (p *pool) status() []helper.Ready {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := []helper.Ready{}
+	for _, s := range p.shelves {
+		all = append(all, helper.Ready{Bundle: s.plan.Tree.Bundle.Source.Path, Boxes: len(s.ready), Wanted: s.want, Used: s.used.UTC()})
+	}
+	slices.SortFunc(all, func(a, b helper.Ready) int { return strings.Compare(a.Bundle, b.Bundle) })
+	return all
+}
+
+func (p *pool) wake() {
+	select {
+	case p.refill <- struct{}{}:
+	default:
+	}
+}
+
+// tend prepares what is wanted, one box at a time so that calls come first, and clears what nobody asks for.
+func (p *pool) tend() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.end:
+			return
+		case <-tick.C:
+			p.expire()
+		case <-p.refill:
+		}
+		for p.prepareOne() {
+			select {
+			case <-p.end:
+				return
+			default:
+			}
+		}
+	}
+}
+
+// prepareOne fills the place that has been empty for longest.
+func (p *pool) prepareOne() bool {
+	p.mu.Lock()
+	var next *shelf
+	for _, s := range p.shelves {
+		if len(s.ready)+s.coming < s.want && time.Since(s.failed) > cold && (next == nil || s.missed.Before(next.missed)) {
+			next = s
+		}
+	}
+	if next == nil || p.boxes >= maxReady {
+		p.mu.Unlock()
+		return false
+	}
+	next.coming++
+	p.boxes++
+	p.mu.Unlock()
+
+	id, err := p.host.Reserve()
+	var box *sandbox.Box
+	if err == nil {
+		box, err = inTime(func() (*sandbox.Box, error) { return sandbox.Prepare(p.host, next.plan, id) }, func(late *sandbox.Box) {
+			if late != nil {
+				p.discard(late)
+			}
+		})
+	}
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next.coming--
+	switch {
+	case err != nil:
+		p.boxes--
+		next.failed = time.Now()
+		p.log.Warn("prepare a box ahead", "error", err)
+	case p.ended || next.want == 0:
+		p.boxes--
+		p.discard(box)
+	default:
+		next.ready = append(next.ready, &ready{box, time.Now()})
+	}
+	return err == nil
+}
+
+func (p *pool) expire() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, s := range p.shelves {
+		if time.Since(s.used) > keep {
+			s.want = 0
+			p.clear(s)
+			delete(p.shelves, key)
+			continue
+		}
+		for len(s.ready) > 0 && (time.Since(s.ready[0].since) > fresh || !s.ready[0].box.Alive()) {
+			p.discard(s.ready[0].box)
+			s.ready = s.ready[1:]
+			p.boxes--
+		}
+	}
+}
+
+func (p *pool) clear(s *shelf) {
+	for _, r := range s.ready {
+		p.discard(r.box)
+	}
+	p.boxes -= len(s.ready)
+	s.ready = nil
+}
+
+func (p *pool) discard(b *sandbox.Box) {
+	p.work.Go(func() {
+		if err := b.Close(); err != nil {
+			p.log.Error("close a box that served no call", "box", b.ID, "error", err)
+		}
+	})
+}
+
+// close ends every box that waits.
+func (p *pool) close() error {
+	p.mu.Lock()
+	if p.ended {
+		p.mu.Unlock()
+		return errors.New("server: the pool was closed before")
+	}
+	p.ended = true
+	close(p.end)
+	for key, s := range p.shelves {
+		p.clear(s)
+		delete(p.shelves, key)
+	}
+	p.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		p.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(closeTime):
+		return fmt.Errorf("server: not every ready box could be taken down within %s; what is left ends with this process", closeTime)
+	}
+}

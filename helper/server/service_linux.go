@@ -1,0 +1,217 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"skillbox/helper"
+	"skillbox/sandbox"
+	"skillbox/wire"
+)
+
+// Service answers the calls of one user until nobody has asked for a while.
+type Service struct {
+	Listening *os.File
+	Dir       *os.File // where the socket has its name, see helper.ServiceSocket
+	Build     string   // clients of another are sent away, and the service leaves
+	Idle      time.Duration
+	Log       *slog.Logger
+
+	host    *sandbox.Host
+	pool    *pool
+	calls   calls
+	since   time.Time
+	serving sync.WaitGroup // connections
+
+	mu     sync.Mutex
+	open   int       // connections
+	last   time.Time // when the last one ended
+	leave  chan struct{}
+	leaves sync.Once
+}
+
+const (
+	// maxConnections are served at a time; who comes then waits. requestTime is what a client has to say what it wants, and answerTime to
+	// read what it is told.
+	maxConnections          = 128
+	requestTime, answerTime = 10 * time.Second, 30 * time.Second
+	// acceptTime is how often the service looks whether it is to leave.
+	acceptTime = 200 * time.Millisecond
+)
+
+// Run serves until ctx ends, the service was idle for so long, or a client of another build came. Calls that run are then waited for;
+// when ctx ends, they do.
+func (s *Service) Run(ctx context.Context, host *sandbox.Host) error {
+	s.host, s.leave, s.since, s.last = host, make(chan struct{}), time.Now(), time.Now()
+	s.pool = newPool(host, s.Log)
+	err := errors.Join(s.accept(ctx), s.Retire(helper.Reply{Retired: true}))
+	s.serving.Wait()
+	return errors.Join(err, s.pool.close())
+}
+
+func (s *Service) accept(ctx context.Context) error {
+	slots := make(chan struct{}, maxConnections)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return nil
+		}
+		conn, err := s.next(ctx)
+		if err != nil || conn == nil {
+			return err
+		}
+		s.serving.Go(func() {
+			defer func() { <-slots }()
+			defer s.ended()
+			if err := s.serve(ctx, conn); err != nil {
+				s.Log.Error("connection", "error", err)
+			}
+		})
+	}
+}
+
+// next waits for a connection; nil is that it is time to leave.
+func (s *Service) next(ctx context.Context) (*wire.Conn, error) {
+	for {
+		if s.leaving(ctx) { // first: whoever is sent away comes again at once
+			return nil, nil
+		}
+		conn, uid, err := wire.Accept(int(s.Listening.Fd()), acceptTime)
+		switch {
+		case err != nil:
+			return nil, err
+		case conn != nil && uid != uint32(os.Getuid()):
+			s.Log.Warn("refused", "uid", uid)
+			conn.Close()
+			continue
+		case conn != nil:
+			s.mu.Lock()
+			s.open++
+			s.mu.Unlock()
+			return conn, nil
+		}
+		s.mu.Lock()
+		idle := s.open == 0 && time.Since(s.last) > s.Idle
+		s.mu.Unlock()
+		if idle {
+			return nil, nil
+		}
+	}
+}
+
+func (s *Service) leaving(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+		return true
+	case <-s.leave:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *Service) ended() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+	s.last = time.Now()
+}
+
+// Retire takes the socket's name away, so that the next client starts another service, and answers who has connected before. The
+// answers are on their way when it returns; Run and Refuse wait for them.
+func (s *Service) Retire(answer helper.Reply) error {
+	lock, err := helper.Lock(s.Dir)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := unix.Unlinkat(int(s.Dir.Fd()), helper.ServiceSocket, 0); err != nil && err != unix.ENOENT {
+		return fmt.Errorf("server: remove the service's socket: %w", err)
+	}
+	// Who has looked the name up may still be about to connect.
+	if err := wire.Refuse(int(s.Listening.Fd())); err != nil {
+		return errors.Join(err, s.Listening.Close())
+	}
+	for {
+		conn, uid, err := wire.Accept(int(s.Listening.Fd()), 0)
+		if err != nil || conn == nil {
+			return errors.Join(err, s.Listening.Close())
+		}
+		if uid != uint32(os.Getuid()) {
+			conn.Close()
+			continue
+		}
+		s.serving.Go(func() {
+			if err := sendAway(conn, answer); err != nil {
+				s.Log.Warn("a client that came while the service left", "error", err)
+			}
+		})
+	}
+}
+
+// sendAway answers whatever is asked. It reads the request first: a client that is still writing it would not come to read the answer.
+func sendAway(conn *wire.Conn, answer helper.Reply) error {
+	defer conn.Close()
+	if err := conn.Bound(requestTime, answerTime); err != nil {
+		return err
+	}
+	var r helper.Request
+	fds, err := conn.Receive(&r)
+	wire.CloseAll(fds)
+	if err != nil {
+		return err
+	}
+	return conn.Send(answer)
+}
+
+// Refuse tells who has connected why there is no service, and leaves.
+func (s *Service) Refuse(why error) error {
+	err := s.Retire(helper.Reply{Result: failure(why)})
+	s.serving.Wait()
+	return err
+}
+
+// serve answers one connection, and sees to it that nobody holds the service who says or reads nothing.
+func (s *Service) serve(ctx context.Context, conn *wire.Conn) error {
+	defer conn.Close()
+	if err := conn.Bound(requestTime, answerTime); err != nil {
+		return err
+	}
+	var r helper.Request
+	fds, err := conn.Receive(&r)
+	if err != nil {
+		return err
+	}
+	f, err := sort(&r, fds)
+	defer f.close()
+	if r.Build != s.Build || r.Version != helper.Version {
+		s.leaves.Do(func() { close(s.leave) })
+	}
+	if s.leaving(ctx) {
+		return conn.Send(helper.Reply{Retired: true})
+	}
+	if err := conn.Bound(0, answerTime); err != nil {
+		return err
+	}
+	if err != nil {
+		return conn.Send(helper.Reply{Result: failure(err)})
+	}
+	switch r.Op {
+	case helper.OpStatus:
+		return conn.Send(document(s.calls.status(s.pool, s.since)))
+	case helper.OpKill:
+		return conn.Send(document(s.calls.kill(r.Words)))
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Shutdown() }) // as if the client had gone
+	defer stop()
+	c := &connection{conn: conn, host: s.host, request: &r, files: f, began: time.Now(), pool: s.pool, calls: &s.calls}
+	return errors.Join(c.answer(), c.hangUp())
+}

@@ -1,0 +1,205 @@
+package helper
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"skillbox/wire"
+)
+
+// A service is a skillboxd of the caller's own that answers many calls and keeps boxes ready. Its files lie in a directory that is the
+// caller's alone: its socket, as long as it lives; the lock of whoever starts it or of itself when it leaves; and its log.
+const (
+	ServiceSocket = "skillboxd.sock"
+	ServiceLock   = "lock"
+	serviceLog    = "skillboxd.log"
+)
+
+// Service connects with the caller's own service, which is started if there is none.
+func Service() (*Peer, error) {
+	dir, err := openServiceDir()
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	conn, err := dial(dir)
+	if absent(err) {
+		conn, err = begin(dir)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Peer{Conn: conn}, nil
+}
+
+// RunningService connects with the caller's own service. Nil without an error is that there is none.
+func RunningService() (*Peer, error) {
+	dir, err := openServiceDir()
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	conn, err := dial(dir)
+	if absent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Peer{Conn: conn}, nil
+}
+
+// openServiceDir makes it, below XDG_RUNTIME_DIR or where systemd and root keep such things.
+func openServiceDir() (*os.File, error) {
+	at := os.Getenv("XDG_RUNTIME_DIR")
+	if at == "" && os.Geteuid() == 0 {
+		at = "/run"
+	} else if at == "" {
+		at = fmt.Sprintf("/run/user/%d", os.Geteuid())
+	}
+	path := filepath.Join(at, "skillbox")
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return nil, &Error{Message: fmt.Sprintf("no place for the socket of a service: %v", err), Hint: "set XDG_RUNTIME_DIR to a directory of your own, or use --mode oneshot"}
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("helper: open %s: %w", path, err)
+	}
+	dir := os.NewFile(uintptr(fd), path)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, errors.Join(fmt.Errorf("helper: %s: %w", path, err), dir.Close())
+	}
+	if int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
+		return nil, errors.Join(&Error{Message: path + " is not yours alone", Hint: "remove it, or chmod 0700 it"}, dir.Close())
+	}
+	return dir, nil
+}
+
+// dial connects by the directory's descriptor: its path may be too long for a socket's address.
+func dial(dir *os.File) (*wire.Conn, error) {
+	conn, err := wire.Dial(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), ServiceSocket))
+	if err != nil {
+		return nil, fmt.Errorf("helper: %s: %w", dir.Name(), err)
+	}
+	return conn, nil
+}
+
+// absent says that no service listens: there never was one, or it died and left its socket.
+func absent(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) }
+
+// begin starts the service, unless somebody else has meanwhile, and connects with it. The socket is made here, so that every client can
+// connect from this moment on.
+func begin(dir *os.File) (*wire.Conn, error) {
+	lock, err := Lock(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	if conn, err := dial(dir); !absent(err) {
+		return conn, err
+	}
+	if err := unix.Unlinkat(int(dir.Fd()), ServiceSocket, 0); err != nil && err != unix.ENOENT {
+		return nil, fmt.Errorf("helper: remove the socket of a service that died: %w", err)
+	}
+	l, err := wire.Listen(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), ServiceSocket))
+	if err != nil {
+		return nil, fmt.Errorf("helper: %s: %w", dir.Name(), err)
+	}
+	defer l.Close()
+	if err := startService(dir, l); err != nil {
+		return nil, errors.Join(err, unix.Unlinkat(int(dir.Fd()), ServiceSocket, 0))
+	}
+	return dial(dir)
+}
+
+// Lock waits for the lock of the service's directory. It is the holder's until it is closed.
+func Lock(dir *os.File) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), ServiceLock, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("helper: lock of %s: %w", dir.Name(), err)
+	}
+	lock := os.NewFile(uintptr(fd), ServiceLock)
+	for {
+		if err = unix.Flock(fd, unix.LOCK_EX); err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("helper: lock of %s: %w", dir.Name(), err), lock.Close())
+	}
+	return lock, nil
+}
+
+// startService starts skillboxd as Spawn does, with the listening socket as descriptor 3 and the directory as 4. It outlives us.
+func startService(dir, listening *os.File) error {
+	fd, err := unix.Openat(int(dir.Fd()), serviceLog, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("helper: log of the service: %w", err)
+	}
+	log := os.NewFile(uintptr(fd), serviceLog)
+	defer log.Close()
+	if info, err := log.Stat(); err == nil && info.Size() > maxLog {
+		if err := log.Truncate(0); err != nil {
+			return fmt.Errorf("helper: log of the service: %w", err)
+		}
+	}
+	attr, rootless := sandboxed()
+	idle, err := idleTime()
+	if err != nil {
+		return err
+	}
+	process, err := launch(attr, []string{"skillboxd", "user", idle.String()}, log, listening, dir)
+	if err != nil {
+		return spawnError(rootless, err)
+	}
+	if rootless {
+		if err := mapIDs(process.Pid); err != nil {
+			return errors.Join(err, process.Kill())
+		}
+	}
+	return process.Release()
+}
+
+// maxLog is how long a log may be that another service goes on writing.
+const maxLog = 1 << 20
+
+// idleTime is how long a service waits for the next call before it leaves: 10 minutes, or SKILLBOX_IDLE.
+func idleTime() (time.Duration, error) {
+	text := os.Getenv("SKILLBOX_IDLE")
+	if text == "" {
+		return 10 * time.Minute, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, &Error{Message: fmt.Sprintf("SKILLBOX_IDLE is %q, which is no time such as 10m", text)}
+	}
+	return d, nil
+}
+
+// sandboxed are the namespaces of Spawn.
+func sandboxed() (attr *syscall.SysProcAttr, rootless bool) {
+	attr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID}
+	if rootless = os.Geteuid() != 0; rootless {
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+		// Without ids the new namespace's owner would lose its capabilities on exec; ambient ones stay (capabilities(7)).
+		attr.AmbientCaps = allCaps()
+	}
+	return attr, rootless
+}
+
+// Build names a skillboxd: one that was installed anew is another. A service serves none but clients of its own build.
+func Build(skillboxd string) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(skillboxd, &st); err != nil {
+		return "", fmt.Errorf("helper: %s: %w", skillboxd, err)
+	}
+	return strconv.FormatUint(st.Dev, 36) + "." + strconv.FormatUint(st.Ino, 36) + "." + strconv.FormatInt(st.Mtim.Nano(), 36) + "." + strconv.FormatInt(st.Size, 36), nil
+}
