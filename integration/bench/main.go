@@ -27,7 +27,7 @@ var (
 	bin  = flag.String("bin", "bin", "`directory` with skillbox, skillboxd and skillbox-init")
 	runs = flag.Int("runs", 60, "timed runs of each command")
 	out  = flag.String("json", "", "`file` that takes the figures as JSON")
-	only = flag.String("only", "", "`section` to measure alone: compare, phases, groups, bundles or network")
+	only = flag.String("only", "", "`section` to measure alone: compare, phases, groups, bundles, service or network")
 )
 
 func main() {
@@ -43,6 +43,7 @@ type figures struct {
 	Machine string             `json:"machine"`
 	Medians map[string]float64 `json:"medians_ms"`
 	Phases  map[string]float64 `json:"phases_ms"`
+	Service []line             `json:"service"`
 	Network []line             `json:"network"`
 }
 
@@ -71,7 +72,7 @@ func bench() error {
 	for _, section := range []struct {
 		name    string
 		measure func(*figures) error
-	}{{"compare", w.compare}, {"phases", w.phases}, {"groups", w.groups}, {"bundles", w.bundles}, {"network", w.network}} {
+	}{{"compare", w.compare}, {"phases", w.phases}, {"groups", w.groups}, {"bundles", w.bundles}, {"service", w.service}, {"network", w.network}} {
 		if *only != "" && *only != section.name {
 			continue
 		}
@@ -382,7 +383,8 @@ func (f *figures) print() {
 	for _, name := range slices.Sorted(mapKeys(f.Phases)) {
 		fmt.Printf("%-40s %10.2f\n", name, f.Phases[name])
 	}
-	printNetwork(f.Network)
+	printLines(f.Service)
+	printLines(f.Network)
 }
 
 func mapKeys(m map[string]float64) func(func(string) bool) {

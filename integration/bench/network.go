@@ -13,23 +13,12 @@ import (
 	"strings"
 )
 
-// line is one figure of the network's, how it stands to another, and what that should be.
-type line struct {
-	Title string  `json:"title,omitempty"` // a heading instead of a figure
-	What  string  `json:"what,omitempty"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit,omitempty"`
-	Ratio string  `json:"ratio,omitempty"` // "+0.12 ms", "61.3 % of it"
-	Bar   string  `json:"bar,omitempty"`   // "at most +0.5 ms"
-	Met   bool    `json:"met,omitempty"`
-}
-
 // networkBench measures what a way out of a box costs.
 type networkBench struct {
 	*work
 	*spaces
-	ways  []way
-	lines []line
+	report
+	ways []way
 }
 
 // way is who runs skillbox, and how a box's packets get out.
@@ -244,47 +233,6 @@ func (s *probe) ask(t task) ([]float64, error) {
 		return nil, fmt.Errorf("%s: %w", s.name, errors.Join(err, errors.New(s.stderr.String())))
 	}
 	return a.Micros, nil
-}
-
-func (b *networkBench) title(format string, a ...any) {
-	b.lines = append(b.lines, line{Title: fmt.Sprintf(format, a...)})
-}
-
-func (b *networkBench) line(value float64, unit, format string, a ...any) {
-	b.lines = append(b.lines, line{What: fmt.Sprintf(format, a...), Value: value, Unit: unit})
-}
-
-// limit is for a line whose figure must not be higher.
-func (b *networkBench) limit(value float64, unit string, most float64, format string, a ...any) {
-	b.line(value, unit, format, a...)
-	b.bar("", fmt.Sprintf("at most %g %s", most, unit), value <= most)
-}
-
-// bar says how the last line's figure stands to another, what it should be, and whether it is.
-func (b *networkBench) bar(ratio, bar string, met bool) {
-	l := &b.lines[len(b.lines)-1]
-	l.Ratio, l.Bar, l.Met = ratio, bar, met
-}
-
-func printNetwork(lines []line) {
-	for _, l := range lines {
-		if l.Title != "" {
-			fmt.Printf("\n%s\n", l.Title)
-			continue
-		}
-		digits := 2
-		if l.Unit == "ms" {
-			digits = 3
-		}
-		fmt.Printf("%-76s %8.*f %s", l.What, digits, l.Value, l.Unit)
-		if l.Ratio != "" {
-			fmt.Printf("   %s", l.Ratio)
-		}
-		if l.Bar != "" {
-			fmt.Printf("   (%s: %s)", l.Bar, map[bool]string{true: "kept", false: "MISSED"}[l.Met])
-		}
-		fmt.Println()
-	}
 }
 
 // rotated calls f for each index, beginning with another one each round: what follows what is not always the same.
