@@ -1,0 +1,188 @@
+//go:build linux
+
+package integration
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"skillbox/helper"
+)
+
+// connect speaks to the service without a client, as a user.
+func (s *service) connect(t *testing.T, uid int) (int, error) {
+	t.Helper()
+	dir, err := os.Open(s.dir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	// The service asks for the uid of the thread that connected.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	become := func(uid int) {
+		if uid == os.Getuid() && unix.Geteuid() == uid {
+			return
+		}
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+	become(uid)
+	err = unix.Connect(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/skillboxd.sock", dir.Fd())})
+	become(os.Getuid())
+	if err != nil {
+		return -1, err
+	}
+	tv := unix.NsecToTimeval(int64(patience(20 * time.Second)))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
+		t.Fatal(err)
+	}
+	return fd, nil
+}
+
+// closes says that the service hangs up without a word.
+func closes(fd int) error {
+	n, err := unix.Read(fd, make([]byte, 1000))
+	if errors.Is(err, unix.ECONNRESET) || n == 0 && err == nil {
+		return nil
+	}
+	return fmt.Errorf("%d bytes, %w", n, err)
+}
+
+func TestAClientThatMisbehavesHoldsNobodyUp(t *testing.T) {
+	inEachMode(t, func(t *testing.T, m mode) {
+		s := m.service(t)
+		bundle := m.bundleOf(t, map[string]string{"main.sh": repeating})
+		s.warm(t, 1, func() *helper.Result { return s.run(t, nil, bundle, "./main.sh", "a") })
+		pid, uid := s.pid(t), os.Getuid()
+		if cred := m.credential(); cred != nil {
+			uid = int(cred.Uid)
+		}
+		fds := map[string]int{}
+		for name, says := range map[string]string{
+			"nothing": "", "half a header": "SKB1", "garbage": strings.Repeat("GET / HTTP/1.1\r\n", 10), "a huge header": "SKB1\xff\xff\xff\xff{}",
+			"less than it announces": "SKB1\x00\x40\x00\x00{", "no JSON": "SKB1\x00\x00\x00\x04abcd", "another kind of JSON": "SKB1\x00\x00\x00\x02[]",
+		} {
+			fd, err := s.connect(t, uid)
+			if err == nil {
+				_, err = unix.Write(fd, []byte(says))
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			fds[name] = fd
+		}
+		within(t, patience(8*time.Second), func() {
+			for range 5 {
+				nonce := rand.Text()
+				if r := s.run(t, nil, bundle, "./main.sh", nonce); r.Stdout != nonce+"\n" {
+					t.Errorf("%+v", r)
+				}
+			}
+		})
+		for name, fd := range fds {
+			if err := closes(fd); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		// A request of no build, and without what it needs.
+		request := `{"version":1,"op":"exec"}`
+		fd, err := s.connect(t, uid)
+		if err == nil {
+			_, err = unix.Write(fd, append([]byte{'S', 'K', 'B', '1', 0, 0, 0, byte(len(request))}, request...))
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		answer := make([]byte, 1000)
+		if n, err := unix.Read(fd, answer); err != nil || !strings.Contains(string(answer[:n]), `"retired":true`) {
+			t.Errorf("%q, %v", answer[:max(n, 0)], err)
+		}
+		if r := s.run(t, nil, bundle, "./main.sh", "a"); r.Stdout != "a\n" {
+			t.Errorf("%+v", r)
+		}
+		if !soon(func() bool { return !slices.Contains(s.pids(), pid) }) {
+			t.Error("the service stays that a client of another build came to")
+		}
+		if os.Getuid() != 0 {
+			return // we cannot be another
+		}
+		if _, err := s.connect(t, 65534); err != unix.EACCES {
+			t.Errorf("another user connects: %v", err)
+		}
+		if m != asRoot {
+			// Root may connect with everybody's, and is served by its own.
+			fd, err := s.connect(t, 0)
+			if err == nil {
+				err = closes(fd)
+			}
+			if err != nil {
+				t.Errorf("root: %v", err)
+			}
+		}
+	})
+}
+
+func TestNoServiceWhereItMayNotBe(t *testing.T) {
+	inEachMode(t, func(t *testing.T, m mode) {
+		for _, c := range []struct {
+			name, want string
+			make       func(s *service, dir string) []string
+		}{
+			{"forbidden", "oneshot", func(*service, string) []string { return []string{"SKILLBOX_NO_DAEMON=1"} }},
+			{"everybody may look", "is not yours alone", func(s *service, dir string) []string {
+				if err := errors.Join(os.Mkdir(dir, 0o755), os.Chmod(dir, 0o755)); err != nil {
+					t.Fatal(err)
+				}
+				m.own(t, dir)
+				return nil
+			}},
+			{"a link", "open ", func(s *service, dir string) []string {
+				if err := os.Symlink(m.dir(t), dir); err != nil {
+					t.Fatal(err)
+				}
+				return nil
+			}},
+			{"no time", "SKILLBOX_IDLE", func(s *service, _ string) []string {
+				s.idle = "soon"
+				return nil
+			}},
+		} {
+			s := m.service(t)
+			env := c.make(s, s.dir())
+			cmd := s.command([]string{"--json"}, m.sharedBundle(t), "true")
+			cmd.Env = append(cmd.Env, env...)
+			r, err := envelope(cmd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.ExitCode != 125 || r.Error == nil || !strings.Contains(r.Error.Message+" "+r.Error.Hint, c.want) {
+				t.Errorf("%s: %d, %+v", c.name, r.ExitCode, r.Error)
+			}
+			if c.name == "everybody may look" && (!strings.Contains(r.Error.Message, s.dir()) || r.Error.Hint == "") {
+				t.Errorf("%+v does not say which directory, or what to do", r.Error)
+			}
+			if all := s.pids(); len(all) > 0 {
+				t.Errorf("%s: a service runs: %d", c.name, all)
+			}
+			if _, err := os.Lstat(s.socket()); err == nil {
+				t.Errorf("%s: there is a socket", c.name)
+			}
+		}
+	})
+}
