@@ -17,21 +17,55 @@ import (
 // A service is a skillboxd of the caller's own that answers many calls and keeps boxes ready. Its files lie in a directory that is the
 // caller's alone: its socket, as long as it lives; the lock of whoever starts it or of itself when it leaves; and its log.
 const (
-	ServiceSocket = "skillboxd.sock"
-	ServiceLock   = "lock"
-	serviceLog    = "skillboxd.log"
+	ServiceLock = "lock"
+	serviceLog  = "skillboxd.log"
 )
 
-// Service connects with the caller's own service, which is started if there is none.
-func Service() (*Peer, error) {
+// ServiceSocket is the name of its socket. A service sees the files and the network of whoever started it, so that there is one for each
+// combination of namespaces: a caller without network does not get one by asking.
+func ServiceSocket() (string, error) {
+	name := "skillboxd"
+	for _, kind := range []string{"user", "mnt", "net"} {
+		var st unix.Stat_t
+		if err := unix.Stat("/proc/self/ns/"+kind, &st); err != nil {
+			return "", fmt.Errorf("helper: the %s namespace: %w", kind, err)
+		}
+		name += "-" + strconv.FormatUint(st.Ino, 36)
+	}
+	return name + ".sock", nil
+}
+
+// place is where a service's socket is, or would be.
+type place struct {
+	dir  *os.File
+	name string
+}
+
+func openPlace() (*place, error) {
+	name, err := ServiceSocket()
+	if err != nil {
+		return nil, err
+	}
 	dir, err := openServiceDir()
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
-	conn, err := dial(dir)
+	return &place{dir, name}, nil
+}
+
+// path leads by the directory's descriptor: its own may be too long for a socket's address.
+func (p *place) path(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", p.dir.Fd(), name) }
+
+// Service connects with the caller's own service, which is started if there is none.
+func Service() (*Peer, error) {
+	p, err := openPlace()
+	if err != nil {
+		return nil, err
+	}
+	defer p.dir.Close()
+	conn, err := p.dial()
 	if absent(err) {
-		conn, err = begin(dir)
+		conn, err = p.begin()
 	}
 	if err != nil {
 		return nil, err
@@ -41,12 +75,12 @@ func Service() (*Peer, error) {
 
 // RunningService connects with the caller's own service. Nil without an error is that there is none.
 func RunningService() (*Peer, error) {
-	dir, err := openServiceDir()
+	p, err := openPlace()
 	if err != nil {
 		return nil, err
 	}
-	defer dir.Close()
-	conn, err := dial(dir)
+	defer p.dir.Close()
+	conn, err := p.dial()
 	if absent(err) {
 		return nil, nil
 	}
@@ -83,11 +117,10 @@ func openServiceDir() (*os.File, error) {
 	return dir, nil
 }
 
-// dial connects by the directory's descriptor: its path may be too long for a socket's address.
-func dial(dir *os.File) (*wire.Conn, error) {
-	conn, err := wire.Dial(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), ServiceSocket))
+func (p *place) dial() (*wire.Conn, error) {
+	conn, err := wire.Dial(p.path(p.name))
 	if err != nil {
-		return nil, fmt.Errorf("helper: %s: %w", dir.Name(), err)
+		return nil, fmt.Errorf("helper: %s: %w", p.dir.Name(), err)
 	}
 	return conn, nil
 }
@@ -97,28 +130,59 @@ func absent(err error) bool { return errors.Is(err, unix.ENOENT) || errors.Is(er
 
 // begin starts the service, unless somebody else has meanwhile, and connects with it. The socket is made here, so that every client can
 // connect from this moment on.
-func begin(dir *os.File) (*wire.Conn, error) {
-	lock, err := Lock(dir)
+func (p *place) begin() (*wire.Conn, error) {
+	lock, err := Lock(p.dir)
 	if err != nil {
 		return nil, err
 	}
 	defer lock.Close()
-	if conn, err := dial(dir); !absent(err) {
+	if conn, err := p.dial(); !absent(err) {
 		return conn, err
 	}
-	if err := unix.Unlinkat(int(dir.Fd()), ServiceSocket, 0); err != nil && err != unix.ENOENT {
-		return nil, fmt.Errorf("helper: remove the socket of a service that died: %w", err)
+	if err := p.sweep(); err != nil {
+		return nil, err
 	}
-	l, err := wire.Listen(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), ServiceSocket))
+	l, err := wire.Listen(p.path(p.name))
 	if err != nil {
-		return nil, fmt.Errorf("helper: %s: %w", dir.Name(), err)
+		return nil, fmt.Errorf("helper: %s: %w", p.dir.Name(), err)
 	}
 	defer l.Close()
-	if err := startService(dir, l); err != nil {
-		return nil, errors.Join(err, unix.Unlinkat(int(dir.Fd()), ServiceSocket, 0))
+	if err := p.start(l); err != nil {
+		return nil, errors.Join(err, p.remove(p.name))
 	}
-	return dial(dir)
+	return p.dial()
 }
+
+// sweep removes the sockets of services that died.
+func (p *place) sweep() error {
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/self/fd/%d", p.dir.Fd()))
+	if err != nil {
+		return fmt.Errorf("helper: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if e.Type() != os.ModeSocket {
+			continue
+		}
+		conn, err := wire.Dial(p.path(e.Name()))
+		if err == nil {
+			conn.Close()
+		} else if absent(err) {
+			errs = append(errs, p.remove(e.Name()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *place) remove(name string) error {
+	if err := unix.Unlinkat(int(p.dir.Fd()), name, 0); err != nil && err != unix.ENOENT {
+		return fmt.Errorf("helper: remove the socket of a service that died: %w", err)
+	}
+	return nil
+}
+
+// lockTime is how long a lock is waited for: who holds it starts a service, or may have been stopped.
+const lockTime = 15 * time.Second
 
 // Lock waits for the lock of the service's directory. It is the holder's until it is closed.
 func Lock(dir *os.File) (*os.File, error) {
@@ -127,8 +191,8 @@ func Lock(dir *os.File) (*os.File, error) {
 		return nil, fmt.Errorf("helper: lock of %s: %w", dir.Name(), err)
 	}
 	lock := os.NewFile(uintptr(fd), ServiceLock)
-	for {
-		if err = unix.Flock(fd, unix.LOCK_EX); err != unix.EINTR {
+	for began := time.Now(); time.Since(began) < lockTime; time.Sleep(time.Millisecond) {
+		if err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != unix.EINTR && err != unix.EWOULDBLOCK {
 			break
 		}
 	}
@@ -138,9 +202,9 @@ func Lock(dir *os.File) (*os.File, error) {
 	return lock, nil
 }
 
-// startService starts skillboxd as Spawn does, with the listening socket as descriptor 3 and the directory as 4. It outlives us.
-func startService(dir, listening *os.File) error {
-	fd, err := unix.Openat(int(dir.Fd()), serviceLog, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+// start starts skillboxd as Spawn does, with the listening socket as descriptor 3 and the directory as 4. It outlives us.
+func (p *place) start(listening *os.File) error {
+	fd, err := unix.Openat(int(p.dir.Fd()), serviceLog, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return fmt.Errorf("helper: log of the service: %w", err)
 	}
@@ -156,7 +220,7 @@ func startService(dir, listening *os.File) error {
 	if err != nil {
 		return err
 	}
-	process, err := launch(attr, []string{"skillboxd", "user", idle.String()}, log, listening, dir)
+	process, err := launch(attr, []string{"skillboxd", "user", p.name, idle.String()}, log, listening, p.dir)
 	if err != nil {
 		return spawnError(rootless, err)
 	}

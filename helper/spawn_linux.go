@@ -18,10 +18,10 @@ import (
 	"skillbox/wire"
 )
 
-// Process is a skillboxd that serves one connection and ends.
+// Peer is a skillboxd, with a connection to it: one of our own that serves nothing else and then ends, or a service.
 type Peer struct {
 	Conn    *wire.Conn
-	process *os.Process
+	process *os.Process // nil for a service
 }
 
 // Spawn starts a one-shot skillboxd as pid 1 of a pid and mount namespace of its own, so that its death, however it comes, ends

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -42,8 +43,9 @@ func (s *service) connect(t *testing.T, uid int) (int, error) {
 			t.Fatal(errno)
 		}
 	}
+	name := filepath.Base(s.socket())
 	become(uid)
-	err = unix.Connect(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/skillboxd.sock", dir.Fd())})
+	err = unix.Connect(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)})
 	become(os.Getuid())
 	if err != nil {
 		return -1, err

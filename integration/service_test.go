@@ -95,8 +95,16 @@ func (s *service) pid(t *testing.T) int {
 	return all[0]
 }
 
-func (s *service) dir() string    { return filepath.Join(s.at, "skillbox") }
-func (s *service) socket() string { return filepath.Join(s.dir(), "skillboxd.sock") }
+func (s *service) dir() string { return filepath.Join(s.at, "skillbox") }
+
+// socket is the path of its one socket, or of none.
+func (s *service) socket() string {
+	found, err := filepath.Glob(filepath.Join(s.dir(), "*.sock"))
+	if err != nil || len(found) != 1 {
+		return filepath.Join(s.dir(), "no.sock")
+	}
+	return found[0]
+}
 
 func (s *service) log(t *testing.T) string {
 	t.Helper()

@@ -179,8 +179,7 @@ func (t *Tree) clone(b Bind) (int, error) {
 
 // seal makes the root itself read-only; what is mounted on it keeps its own attributes.
 func (t *Tree) seal(*Spec) error {
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
-	if err := unix.MountSetattr(t.root, "", unix.AT_EMPTY_PATH, &attr); err != nil {
+	if err := setAttributes(t.root, 0, unix.MOUNT_ATTR_RDONLY); err != nil {
 		return fmt.Errorf("rootfs: make / read-only: %w", err)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -65,8 +66,20 @@ func cloneTree(fd int) (int, error) {
 
 // restrict sets mount attributes on a detached tree, all submounts included.
 func restrict(mount int, attributes uint64) error {
+	return setAttributes(mount, unix.AT_RECURSIVE, attributes)
+}
+
+// setAttributes waits a little where a mount that is to be read-only is still written to: by us that can only be a child that another
+// goroutine starts, which has our descriptors until it executes its program.
+func setAttributes(mount int, flags uint, attributes uint64) (err error) {
 	attr := unix.MountAttr{Attr_set: attributes}
-	return unix.MountSetattr(mount, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr)
+	for range 500 {
+		if err = unix.MountSetattr(mount, "", unix.AT_EMPTY_PATH|flags, &attr); err != unix.EBUSY {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return err
 }
 
 const readOnly = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV

@@ -34,7 +34,8 @@ type Box struct {
 	network    network
 	jail       *nsjail.Jail
 	supervisor *seccomp.Supervisor
-	mounts     *os.File // the box's mount namespace, see keepMounts
+	namespaces []*os.File // see keepNamespaces
+	ids        *os.File   // holds its block of ids; nil where the Host's is meant
 }
 
 // NewID names a run: 16 characters of lower-case base 32, made by us and never accepted from anybody.
@@ -59,6 +60,14 @@ func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
 			err = errors.Join(err, b.Close())
 		}
 	}()
+	if h.lasts && h.Mode == "root" { // an ordinary user's boxes all have that user's sub-ids
+		ids, lock, err := takeBlock()
+		if err != nil {
+			return nil, err
+		}
+		b.Plan, b.ids = plan.withIDs(ids), lock
+		plan = b.Plan
+	}
 	if err := os.Mkdir(b.dir, 0o711); err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
@@ -85,14 +94,18 @@ func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
 		}
 	}
 	b.Phases["jail_ms"] = Since(jailed)
-	return b, errors.Join(b.confine(), b.verify(h), b.keepMounts())
+	return b, errors.Join(b.confine(), b.verify(h))
 }
 
-// keepMounts holds the box's mount namespace beyond its processes: init would otherwise take its mounts down before it is gone, and the
-// caller wait for that. Nothing runs in it then.
-func (b *Box) keepMounts() (err error) {
-	if b.mounts, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", b.jail.PID())); err != nil {
-		return fmt.Errorf("sandbox: the box's mount namespace: %w", err)
+// keepNamespaces holds the box's namespaces beyond its processes: init would otherwise take them down, and all mounts, before it is gone, and
+// the caller wait for that. Nothing runs in them then.
+func (b *Box) keepNamespaces() error {
+	for _, kind := range []string{"mnt", "ipc", "uts", "cgroup", "pid", "user"} {
+		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", b.jail.PID(), kind))
+		if err != nil {
+			return fmt.Errorf("sandbox: the box's %s namespace: %w", kind, err)
+		}
+		b.namespaces = append(b.namespaces, ns)
 	}
 	return nil
 }
@@ -209,8 +222,8 @@ func (b *Box) Close() error {
 	if b.supervisor != nil {
 		errs = append(errs, b.supervisor.Close())
 	}
-	if b.mounts != nil {
-		errs = append(errs, b.mounts.Close())
+	for _, ns := range b.namespaces {
+		errs = append(errs, ns.Close())
 	}
 	errs = append(errs, b.network.close())
 	if b.tree != nil {
@@ -218,6 +231,9 @@ func (b *Box) Close() error {
 	}
 	if b.group != nil {
 		errs = append(errs, b.group.Close())
+	}
+	if b.ids != nil {
+		errs = append(errs, b.ids.Close())
 	}
 	if err := os.Remove(b.dir); !errors.Is(err, os.ErrNotExist) {
 		errs = append(errs, err)

@@ -28,6 +28,7 @@ type Host struct {
 	// Linkable says why boxes cannot have links of their own, for IPv4 and for IPv6.
 	Linkable func() (no4, no6 error)
 
+	lasts  bool          // serves many calls
 	caller int           // on the machine
 	groups *cgroup.Place // nil with NoGroups
 

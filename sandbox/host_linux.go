@@ -32,7 +32,7 @@ func Enter(lasts bool) (*Host, error) {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return nil, fmt.Errorf("sandbox: mount /proc: %w (inside another container, its runtime must leave /proc unmasked; see `skillbox doctor`)", err)
 	}
-	h := &Host{}
+	h := &Host{lasts: lasts}
 	var err error
 	if h.Namespaces, err = boxinit.Namespaces(); err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
@@ -76,7 +76,9 @@ func (h *Host) identify() error {
 	if uids.full() {
 		h.Mode = "root"
 		h.Linkable = netpolicy.Linkable
-		return h.takeBlock()
+		var err error
+		h.IDs, h.lock, err = takeBlock()
+		return err
 	}
 	h.Mode = "rootless"
 	if uids.count() < 2 || gids.count() < 2 {
@@ -99,28 +101,27 @@ const (
 	blockSize  = 16
 )
 
-// takeBlock reserves ids that no other box on this host has: two boxes with one uid could signal each other's helpers and share
-// per-uid limits. An abstract socket is a lock that the kernel frees whatever happens to us.
-func (h *Host) takeBlock() error {
+// takeBlock reserves ids that no other box on this host has, until the lock is closed: two boxes with one uid could signal each other's
+// helpers and share per-uid limits. An abstract socket is a lock that the kernel frees whatever happens to us.
+func takeBlock() (IDs, *os.File, error) {
 	for range 16 {
 		n := rand.IntN(blocks)
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
-			return fmt.Errorf("sandbox: reserve ids: %w", err)
+			return IDs{}, nil, fmt.Errorf("sandbox: reserve ids: %w", err)
 		}
 		err = unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("@skillbox/ids/%d", n)})
 		if err == nil {
-			h.lock = os.NewFile(uintptr(fd), "ids")
 			base := firstBlock + n*blockSize
-			h.IDs = IDs{RootUID: base, RootGID: base, SkillUID: base + 1, SkillGID: base + 1, BoxUID: skillID, BoxGID: skillID}
-			return nil
+			ids := IDs{RootUID: base, RootGID: base, SkillUID: base + 1, SkillGID: base + 1, BoxUID: skillID, BoxGID: skillID}
+			return ids, os.NewFile(uintptr(fd), "ids"), nil
 		}
 		unix.Close(fd)
 		if err != unix.EADDRINUSE {
-			return fmt.Errorf("sandbox: reserve ids: %w", err)
+			return IDs{}, nil, fmt.Errorf("sandbox: reserve ids: %w", err)
 		}
 	}
-	return errors.New("sandbox: no free block of ids for the sandbox's user")
+	return IDs{}, nil, errors.New("sandbox: no free block of ids for the sandbox's user")
 }
 
 type idRange struct{ inside, outside, size int64 }

@@ -40,6 +40,7 @@ var unwritable = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/p
 
 // oci is the spec that libcontainer runs. The tree is built beforehand (package rootfs), so /proc is its only mount.
 func oci(h *Host, p *policy.Policy, w Watched) *specs.Spec {
+	uids, gids := h.IDs.mappings()
 	return &specs.Spec{
 		Version:  specs.Version,
 		Hostname: Hostname,
@@ -62,13 +63,18 @@ func oci(h *Host, p *policy.Policy, w Watched) *specs.Spec {
 				{Type: specs.UTSNamespace},
 				{Type: specs.CgroupNamespace},
 			},
-			UIDMappings:   mappings(h.IDs.RootUID, h.IDs.SkillUID, h.IDs.Single),
-			GIDMappings:   mappings(h.IDs.RootGID, h.IDs.SkillGID, h.IDs.Single),
+			UIDMappings:   uids,
+			GIDMappings:   gids,
 			Sysctl:        limitedPerUser,
 			MaskedPaths:   masked,
 			ReadonlyPaths: unwritable,
 		},
 	}
+}
+
+// mappings are those of the box's user namespace.
+func (ids IDs) mappings() (uids, gids []specs.LinuxIDMapping) {
+	return mappings(ids.RootUID, ids.SkillUID, ids.Single), mappings(ids.RootGID, ids.SkillGID, ids.Single)
 }
 
 func mappings(root, skill int, single bool) []specs.LinuxIDMapping {

@@ -147,11 +147,24 @@ func (plan *Plan) refuse(h *Host, p *policy.Policy) error {
 	return nil
 }
 
+func (ids IDs) owner() rootfs.Owner {
+	return rootfs.Owner{SkillUID: ids.SkillUID, SkillGID: ids.SkillGID, RootUID: ids.RootUID, RootGID: ids.RootGID}
+}
+
+// withIDs is the same plan for a box of other ids.
+func (plan *Plan) withIDs(ids IDs) *Plan {
+	other, spec, linux := *plan, *plan.OCI, *plan.OCI.Linux
+	linux.UIDMappings, linux.GIDMappings = ids.mappings()
+	spec.Linux = &linux
+	other.IDs, other.Tree.Owner, other.OCI = ids, ids.owner(), &spec
+	return &other
+}
+
 func tree(h *Host, p *policy.Policy, b *bundle.Bundle, s Sources) rootfs.Spec {
 	idmap := h.Mode == "root"
 	t := rootfs.Spec{
 		Base:        p.Rootfs.Base,
-		Owner:       rootfs.Owner{SkillUID: h.IDs.SkillUID, SkillGID: h.IDs.SkillGID, RootUID: h.IDs.RootUID, RootGID: h.IDs.RootGID},
+		Owner:       h.IDs.owner(),
 		BoxUID:      h.IDs.BoxUID,
 		BoxGID:      h.IDs.BoxGID,
 		Bundle:      rootfs.Bind{Source: s.Bundle.Source, Path: rootfs.SkillDir, IDMap: idmap, MapUID: s.Bundle.UID, MapGID: s.Bundle.GID},

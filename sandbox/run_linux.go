@@ -67,6 +67,9 @@ func (e *ending) get() (string, string) {
 func (b *Box) Run(call Call) (*helper.Result, error) {
 	began := time.Now()
 	end := &ending{}
+	if err := b.keepNamespaces(); err != nil {
+		return nil, err
+	}
 	params, err := b.delivered(call, end)
 	if err != nil {
 		return nil, err

@@ -39,6 +39,9 @@ func (c *Conn) Close() error { return unix.Close(c.fd) }
 // Shutdown ends both directions, which makes a Receive in progress, here or at the peer, return io.EOF.
 func (c *Conn) Shutdown() error { return unix.Shutdown(c.fd, unix.SHUT_RDWR) }
 
+// StopReading makes a Receive in progress return io.EOF. What is sent still arrives.
+func (c *Conn) StopReading() error { return unix.Shutdown(c.fd, unix.SHUT_RD) }
+
 // FD is the socket's number, for polling.
 func (c *Conn) FD() int { return c.fd }
 

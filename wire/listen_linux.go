@@ -51,9 +51,9 @@ func Dial(path string) (*Conn, error) {
 	return &Conn{fd: fd}, nil
 }
 
-// Accept waits for a connection with a listening socket, for as long as wait says; nil without an error is that none came. The uid is
-// the caller's, as it was when it connected (SO_PEERCRED of unix(7)).
-func Accept(listening int, wait time.Duration) (c *Conn, uid uint32, err error) {
+// Accept waits for a connection with a listening socket, for as long as wait says; nil without an error is that none came. Who
+// connected is as it was then, and a pid of 0 is of a process that this pid namespace does not see (SO_PEERCRED of unix(7)).
+func Accept(listening int, wait time.Duration) (c *Conn, who unix.Ucred, err error) {
 	deadline := time.Now().Add(wait)
 	for {
 		left := max(time.Until(deadline), 0)
@@ -62,27 +62,27 @@ func Accept(listening int, wait time.Duration) (c *Conn, uid uint32, err error) 
 			continue
 		}
 		if err != nil {
-			return nil, 0, fmt.Errorf("wire: wait for a connection: %w", err)
+			return nil, who, fmt.Errorf("wire: wait for a connection: %w", err)
 		}
 		if n == 0 {
-			return nil, 0, nil
+			return nil, who, nil
 		}
 		fd, _, err := unix.Accept4(listening, unix.SOCK_CLOEXEC)
 		if err == unix.EINTR || err == unix.ECONNABORTED {
 			continue
 		}
 		if err == unix.EINVAL { // Refuse was called, and who came before was accepted
-			return nil, 0, nil
+			return nil, who, nil
 		}
 		if err != nil {
-			return nil, 0, fmt.Errorf("wire: accept: %w", err)
+			return nil, who, fmt.Errorf("wire: accept: %w", err)
 		}
 		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 		if err != nil {
 			unix.Close(fd)
-			return nil, 0, fmt.Errorf("wire: who connected: %w", err)
+			return nil, who, fmt.Errorf("wire: who connected: %w", err)
 		}
-		return &Conn{fd: fd}, cred.Uid, nil
+		return &Conn{fd: fd}, *cred, nil
 	}
 }
 

@@ -37,8 +37,11 @@ func run(ctx context.Context, args []string) error {
 	for _, d := range result.Denials {
 		fmt.Fprintf(os.Stderr, "go-host: the skill was refused %s; %s\n", d.What, d.Hint)
 	}
+	if result.Error != nil {
+		return result.Error
+	}
 	if !result.Success {
-		return fmt.Errorf("%s %s: %v", args[0], result.Verdict, result.Error)
+		return fmt.Errorf("%s %s with %d", args[0], result.Verdict, result.ExitCode)
 	}
 	fmt.Printf("%s\n", result.Result)
 	return nil

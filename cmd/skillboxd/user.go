@@ -16,9 +16,9 @@ import (
 	"skillbox/helper/server"
 )
 
-// user serves its user's calls on the listening socket that is descriptor 3, whose directory is descriptor 4, until it was idle for so long.
+// user serves its user's calls on the listening socket that is descriptor 3 and has a name in the directory that is descriptor 4, until it was idle for so long.
 // It writes its log to stderr.
-func user(idle string) error {
+func user(name, idle string) error {
 	wait, err := time.ParseDuration(idle)
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func user(idle string) error {
 		unix.CloseOnExec(fd)
 	}
 	s := &server.Service{
-		Listening: os.NewFile(3, helper.ServiceSocket), Dir: os.NewFile(4, "directory of the service"), Build: build, Idle: wait,
+		Listening: os.NewFile(3, name), Dir: os.NewFile(4, "directory of the service"), Name: name, Build: build, Idle: wait,
 		Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, os.Interrupt)

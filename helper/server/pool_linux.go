@@ -82,8 +82,7 @@ func (p *pool) take(key, digest string) *sandbox.Box {
 		s.ready = s.ready[1:]
 		p.boxes--
 		if s.digest == digest && r.box.Alive() && time.Since(r.since) < fresh {
-			p.wake()
-			return r.box
+			return r.box // another is prepared when the call is over: it would take the processor from it
 		}
 		p.discard(r.box)
 	}

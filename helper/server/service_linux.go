@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -19,7 +20,8 @@ import (
 // Service answers the calls of one user until nobody has asked for a while.
 type Service struct {
 	Listening *os.File
-	Dir       *os.File // where the socket has its name, see helper.ServiceSocket
+	Dir       *os.File // where the socket has its name
+	Name      string   // of the socket, see helper.ServiceSocket
 	Build     string   // clients of another are sent away, and the service leaves
 	Idle      time.Duration
 	Log       *slog.Logger
@@ -84,12 +86,12 @@ func (s *Service) next(ctx context.Context) (*wire.Conn, error) {
 		if s.leaving(ctx) { // first: whoever is sent away comes again at once
 			return nil, nil
 		}
-		conn, uid, err := wire.Accept(int(s.Listening.Fd()), acceptTime)
+		conn, who, err := wire.Accept(int(s.Listening.Fd()), acceptTime)
 		switch {
 		case err != nil:
 			return nil, err
-		case conn != nil && uid != uint32(os.Getuid()):
-			s.Log.Warn("refused", "uid", uid)
+		case conn != nil && !welcome(who):
+			s.Log.Warn("refused", "uid", who.Uid, "pid", who.Pid)
 			conn.Close()
 			continue
 		case conn != nil:
@@ -106,6 +108,10 @@ func (s *Service) next(ctx context.Context) (*wire.Conn, error) {
 		}
 	}
 }
+
+// welcome says that who connects is our user, outside of every box of ours: a skill that a policy shows the socket is the same user, but its
+// process has a number here.
+func welcome(who unix.Ucred) bool { return who.Uid == uint32(os.Getuid()) && who.Pid == 0 }
 
 func (s *Service) leaving(ctx context.Context) bool {
 	select {
@@ -133,7 +139,7 @@ func (s *Service) Retire(answer helper.Reply) error {
 		return err
 	}
 	defer lock.Close()
-	if err := unix.Unlinkat(int(s.Dir.Fd()), helper.ServiceSocket, 0); err != nil && err != unix.ENOENT {
+	if err := unix.Unlinkat(int(s.Dir.Fd()), s.Name, 0); err != nil && err != unix.ENOENT {
 		return fmt.Errorf("server: remove the service's socket: %w", err)
 	}
 	// Who has looked the name up may still be about to connect.
@@ -141,11 +147,11 @@ func (s *Service) Retire(answer helper.Reply) error {
 		return errors.Join(err, s.Listening.Close())
 	}
 	for {
-		conn, uid, err := wire.Accept(int(s.Listening.Fd()), 0)
+		conn, who, err := wire.Accept(int(s.Listening.Fd()), 0)
 		if err != nil || conn == nil {
 			return errors.Join(err, s.Listening.Close())
 		}
-		if uid != uint32(os.Getuid()) {
+		if !welcome(who) {
 			conn.Close()
 			continue
 		}
@@ -187,6 +193,9 @@ func (s *Service) serve(ctx context.Context, conn *wire.Conn) error {
 	}
 	var r helper.Request
 	fds, err := conn.Receive(&r)
+	if errors.Is(err, io.EOF) {
+		return nil // who only looks whether somebody is here
+	}
 	if err != nil {
 		return err
 	}
@@ -210,7 +219,7 @@ func (s *Service) serve(ctx context.Context, conn *wire.Conn) error {
 	case helper.OpKill:
 		return conn.Send(document(s.calls.kill(r.Words)))
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Shutdown() }) // as if the client had gone
+	stop := context.AfterFunc(ctx, func() { _ = conn.StopReading() }) // as if the client had gone, but it is still told
 	defer stop()
 	c := &connection{conn: conn, host: s.host, request: &r, files: f, began: time.Now(), pool: s.pool, calls: &s.calls}
 	return errors.Join(c.answer(), c.hangUp())

@@ -49,7 +49,7 @@ func run() error {
 			return err
 		}
 		if !r.Success {
-			return fmt.Errorf("%s: %v", r.Verdict, r.Error)
+			return fmt.Errorf("a call came to %s, exit code %d", r.Verdict, r.ExitCode)
 		}
 		time.Sleep(t.Every / 2)
 		began = time.Now()
