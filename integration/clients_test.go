@@ -5,7 +5,6 @@ package integration
 import (
 	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,11 +42,6 @@ func TestThePythonClientDoesWhatItSays(t *testing.T) {
 // The example program in Go lies beside skillboxd, as an agent host that was installed with it.
 func TestAHostInGoRunsSkills(t *testing.T) {
 	program := filepath.Join(binDir, "go-host")
-	c := exec.Command("go", "build", "-o", program, "../clients/go-host")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	inEachMode(t, func(t *testing.T, m mode) {
 		leavesNothing(t)
 		s := m.service(t)

@@ -156,7 +156,7 @@ func addTestUser(dir string) error {
 	return nil
 }
 
-// buildPrograms takes the programs that `make build` made, and builds the probe.
+// buildPrograms takes the programs that `make build` made, and builds those of the tests.
 func buildPrograms(dir string) error {
 	binDir = filepath.Join(dir, "bin")
 	if err := os.Mkdir(binDir, 0o755); err != nil {
@@ -172,18 +172,28 @@ func buildPrograms(dir string) error {
 			return err
 		}
 	}
+	for name, source := range map[string]string{"probe": "./probe", "go-host": "../clients/go-host"} {
+		if err := testProgram(name, source); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// testProgram builds a program of the tests' own, or takes it from beside SKILLBOX_PROBE where there is no compiler.
+func testProgram(name, source string) error {
+	at := filepath.Join(binDir, name)
 	if probe := os.Getenv("SKILLBOX_PROBE"); probe != "" {
-		data, err := os.ReadFile(probe)
+		data, err := os.ReadFile(filepath.Join(filepath.Dir(probe), name))
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(binDir, "probe"), data, 0o755)
+		return os.WriteFile(at, data, 0o755)
 	}
-	c := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(binDir, "probe"), "./probe")
+	c := exec.Command("go", "build", "-ldflags=-s -w", "-o", at, source)
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := c.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("build probe: %w: %s", err, out)
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w: %s", name, err, out)
 	}
 	return nil
 }
