@@ -111,7 +111,11 @@ func (b *Box) Run(call Call) (*helper.Result, error) {
 	if err == nil && started.Error == "" && pipes == nil {
 		err = errors.New("sandbox: init sent no terminal")
 	}
-	if err != nil || started.Error != "" || !guard.Stop() {
+	late := !guard.Stop()
+	if late {
+		b.timedOut(end) // the guard says so too, but may not have come to it yet
+	}
+	if err != nil || started.Error != "" || late {
 		if pipes != nil {
 			pipes.close()
 		}

@@ -29,6 +29,10 @@ appended to it; otherwise they are the command. The skill finds its parameters o
 input and in the file named by SKILLBOX_PARAMS_FILE, and runs with /skill (the bundle) as its
 working directory.
 
+With --mode user a helper of your own runs the skill, which the first such call starts: it keeps
+sandboxes ready, each for one call, and leaves after SKILLBOX_IDLE (10m) without calls.
+SKILLBOX_NO_DAEMON=1 forbids it.
+
 Exit code: the skill's own; 124 timed out; 125 skillbox refused or failed; 126 not executable;
 127 not found; 128+n killed by signal n; 137 out of memory; 130 canceled; 153 output limit;
 159 killed by the system-call filter. With --json the verdict says which it was.`,
