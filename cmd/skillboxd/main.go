@@ -46,7 +46,7 @@ func oneShot() error {
 	// Its heap does not live long enough for a collection to pay; a skill that keeps it busy is bounded all the same.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(64 << 20)
-	if err := spareBoxes(); err != nil {
+	if err := leanBoxes(); err != nil {
 		return err
 	}
 	conn := wire.FromFD(3)
@@ -61,8 +61,8 @@ func oneShot() error {
 	}})
 }
 
-// spareBoxes sets what the first stage of a box inherits from us: it runs on one thread anyway.
-func spareBoxes() error { return os.Setenv("GOMAXPROCS", "1") }
+// leanBoxes sets what the first stage of a box inherits from us: one thread is enough for it.
+func leanBoxes() error { return os.Setenv("GOMAXPROCS", "1") }
 
 // enterTime is how long a dead client's skillboxd may take to get to where it can take away what it has made.
 const enterTime = 10 * time.Second

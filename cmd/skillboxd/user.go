@@ -16,8 +16,8 @@ import (
 	"skillbox/helper/server"
 )
 
-// user serves its user's calls on the listening socket that is descriptor 3 and has a name in the directory that is descriptor 4, until it was idle for so long.
-// It writes its log to stderr.
+// user serves its user's calls on the listening socket that is descriptor 3, and has this name in the directory that is descriptor 4, until
+// it was idle for so long. It writes its log to stderr.
 func user(name, idle string) error {
 	wait, err := time.ParseDuration(idle)
 	if err != nil {
@@ -36,7 +36,7 @@ func user(name, idle string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, os.Interrupt)
 	defer stop()
-	err = errors.Join(awaitIDs(), spareBoxes())
+	err = errors.Join(awaitIDs(), leanBoxes())
 	if err != nil {
 		return errors.Join(err, s.Refuse(err))
 	}

@@ -159,38 +159,20 @@ func (c *connection) exec() (*helper.Result, *sandbox.Box) {
 
 // pooled is the rest of exec where boxes may be ready.
 func (c *connection) pooled(d *decision, digesting <-chan digested) (*helper.Result, *sandbox.Box) {
-	key, err := d.key()
-	if err != nil {
-		return identified(failure(err), sandbox.NewID(), d, nil), nil
-	}
 	phases := map[string]float64{}
+	key, err := d.key()
 	var box *sandbox.Box
 	var tree *bundle.Tree
-	var errTree error
-	found := c.pool.has(key)
-	if found {
-		if tree, errTree = c.digested(d, digesting, phases); errTree == nil {
-			box = c.pool.take(key, tree.Digest)
-		}
+	var found bool
+	if err == nil {
+		box, tree, found, err = c.obtain(key, d, digesting, phases)
 	}
-	if found = box != nil; !found && errTree == nil {
-		var id string
-		if id, err = c.host.Reserve(); err == nil {
-			box, err = c.prepare(d, id)
-		}
-		if err != nil {
-			return identified(failure(err), id, d, tree), nil
-		}
-		if tree == nil {
-			tree, errTree = c.digested(d, digesting, phases)
-		}
-	}
-	if errTree != nil {
-		result := identified(failure(errTree), sandbox.NewID(), d, tree)
+	if err != nil {
+		id := sandbox.NewID()
 		if box != nil {
-			result.ID = box.ID
+			id = box.ID
 		}
-		return result, box
+		return identified(failure(err), id, d, tree), box
 	}
 	c.after = func() { c.pool.served(key, d.plan, tree.Digest, found) }
 	if found {
@@ -203,6 +185,27 @@ func (c *connection) pooled(d *decision, digesting <-chan digested) (*helper.Res
 	result := identified(c.run(box, d, tree, nil), box.ID, d, tree)
 	c.calls.end(box.ID, result.Verdict)
 	return result, box
+}
+
+// obtain finds a box that is ready for the bundle as it is now, or prepares one while the bundle is looked at. With an error there may be
+// a box all the same, which is to be closed.
+func (c *connection) obtain(key string, d *decision, digesting <-chan digested, phases map[string]float64) (box *sandbox.Box, tree *bundle.Tree, found bool, err error) {
+	if c.pool.has(key) {
+		if tree, err = c.digested(d, digesting, phases); err != nil {
+			return nil, nil, false, err
+		}
+		if box = c.pool.take(key, tree.Digest); box != nil {
+			return box, tree, true, nil
+		}
+	}
+	id, err := c.host.Reserve()
+	if err == nil {
+		box, err = c.prepare(d, id)
+	}
+	if err == nil && tree == nil {
+		tree, err = c.digested(d, digesting, phases)
+	}
+	return box, tree, false, err
 }
 
 // decideUnless is decide, which reads from the caller: a policy may be a FIFO that nobody writes.
