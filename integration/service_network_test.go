@@ -13,6 +13,7 @@ import (
 func TestAReadyBoxReachesWhatItMayAndNothingElse(t *testing.T) {
 	inEachWay(t, func(t *testing.T, w *world, y way) {
 		s := y.mode.service(t)
+		s.within = w.host.Run
 		flags := []string{"--mode", "user", "--policy", y.mode.file(t, "policy.yaml", y.policy(usual))}
 		has := func(talks ...talk) ([]outcome, *helper.Result) {
 			t.Helper()

@@ -27,6 +27,8 @@ type service struct {
 	at   string // XDG_RUNTIME_DIR
 	bin  string // where the programs are
 	idle string // SKILLBOX_IDLE
+	// within runs what is asked of the service where its network namespace is another than the test's; nil is here.
+	within func(func() error) error
 }
 
 // service ends, when the test does, before it is looked for what is left.
@@ -180,7 +182,9 @@ func (s *service) warm(t *testing.T, inARow int, call func() *helper.Result) {
 	t.Helper()
 	n, calls := 0, 0
 	if !soon(func() bool {
-		calls++
+		if calls++; calls > 1 {
+			s.awaitReady(t)
+		}
 		if r := call(); wasReady(r) {
 			n++
 		} else {
@@ -189,6 +193,37 @@ func (s *service) warm(t *testing.T, inARow int, call func() *helper.Result) {
 		return n == inARow
 	}) {
 		t.Fatalf("none of %d calls found %d boxes in a row", calls, inARow)
+	}
+}
+
+// awaitReady gives the service time to prepare a box.
+func (s *service) awaitReady(t *testing.T) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < patience(2*time.Second); time.Sleep(20 * time.Millisecond) {
+		c := s.mode.command("ps", "--json")
+		c.Path = filepath.Join(s.bin, "skillbox")
+		c.Env = append(c.Env, s.env()...)
+		var out []byte
+		ask := func() (err error) {
+			out, err = c.Output()
+			return err
+		}
+		within := s.within
+		if within == nil {
+			within = func(f func() error) error { return f() }
+		}
+		var status helper.Status
+		if err := within(ask); err != nil {
+			t.Fatalf("skillbox ps: %v", err)
+		}
+		if err := json.Unmarshal(out, &status); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range status.Ready {
+			if r.Boxes > 0 {
+				return
+			}
+		}
 	}
 }
 
