@@ -57,24 +57,15 @@ func openPlace() (*place, error) {
 func (p *place) path(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", p.dir.Fd(), name) }
 
 // Service connects with the caller's own service, which is started if there is none.
-func Service() (*Peer, error) {
-	p, err := openPlace()
-	if err != nil {
-		return nil, err
-	}
-	defer p.dir.Close()
-	conn, err := p.dial()
-	if absent(err) {
-		conn, err = p.begin()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &Peer{Conn: conn}, nil
-}
+func Service() (*Peer, error) { return connect((*place).begin) }
 
 // RunningService connects with the caller's own service. Nil without an error is that there is none.
 func RunningService() (*Peer, error) {
+	return connect(func(*place) (*wire.Conn, error) { return nil, nil })
+}
+
+// connect connects with the service; otherwise says what is done where there is none.
+func connect(otherwise func(*place) (*wire.Conn, error)) (*Peer, error) {
 	p, err := openPlace()
 	if err != nil {
 		return nil, err
@@ -82,9 +73,9 @@ func RunningService() (*Peer, error) {
 	defer p.dir.Close()
 	conn, err := p.dial()
 	if absent(err) {
-		return nil, nil
+		conn, err = otherwise(p)
 	}
-	if err != nil {
+	if err != nil || conn == nil {
 		return nil, err
 	}
 	return &Peer{Conn: conn}, nil

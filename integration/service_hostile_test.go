@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -187,4 +188,74 @@ func TestNoServiceWhereItMayNotBe(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A policy may show the service's own directory to a skill, which is the caller to everybody who asks the kernel.
+func TestASkillIsNoClientOfTheServiceThatRunsIt(t *testing.T) {
+	const ask = `
+import glob, socket
+s = socket.socket(socket.AF_UNIX)
+s.settimeout(5)
+try:
+    s.connect(glob.glob("/svc/*.sock")[0])
+    print("answered" if s.recv(1) else "closed")
+except OSError as e:
+    print(type(e).__name__)
+`
+	inEachMode(t, func(t *testing.T, m mode) {
+		s := m.service(t)
+		bundle := m.bundleOf(t, map[string]string{"ask.py": ask})
+		s.run(t, nil, bundle, "true") // the socket is there
+		policy := m.file(t, "policy.yaml", "version: 1\nfilesystem: {read: [{host: "+s.dir()+", path: /svc}]}\n")
+		if r := s.run(t, []string{"--policy", policy}, bundle, "/usr/bin/python3", "ask.py"); r.Stdout != "closed\n" {
+			t.Errorf("the skill's attempt: %q; stderr %s", r.Stdout, r.Stderr)
+		}
+	})
+}
+
+// A service has the network of whoever started it.
+func TestACallerWithoutNetworkHasAServiceOfItsOwn(t *testing.T) {
+	inEachMode(t, func(t *testing.T, m mode) {
+		s := m.service(t)
+		s.run(t, nil, m.sharedBundle(t), "true")
+		c := s.command([]string{"--json"}, m.sharedBundle(t), "true")
+		c.Args = append([]string{"unshare", "-r", "-n", c.Path}, c.Args[1:]...)
+		c.Path = "/usr/bin/unshare"
+		if m == asRoot {
+			c.Args = slices.Delete(c.Args, 1, 2)
+		}
+		// With -r the caller has one id and is root there: whether its box can be made is not what is asked here.
+		if _, err := envelope(c); err != nil {
+			t.Error(err)
+		}
+		if all := s.pids(); len(all) != 2 {
+			t.Errorf("%d services run for two networks", len(all))
+		}
+	})
+}
+
+// Boxes of root's are of different users, also those of one service at one time.
+func TestBoxesOfRootsServiceHaveUsersOfTheirOwn(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root: an ordinary user's boxes all have that user's ids")
+	}
+	s := asRoot.service(t)
+	bundle := asRoot.sharedBundle(t)
+	const calls = 4
+	maps, all := make([]string, calls), sync.WaitGroup{}
+	for i := range calls {
+		all.Go(func() {
+			r, err := s.ask(nil, bundle, "sh", "-c", "cat /proc/self/uid_map; sleep 1")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			maps[i] = r.Stdout
+		})
+	}
+	all.Wait()
+	slices.Sort(maps)
+	if maps[0] == "" || len(slices.Compact(slices.Clone(maps))) != calls {
+		t.Errorf("the boxes' users are %q", maps)
+	}
 }

@@ -67,3 +67,27 @@ func TestTheKernelRefusesTheNeverReachedBeforeAllRules(t *testing.T) {
 		}
 	})
 }
+
+// What is redirected arrives at the listeners; who connects with one would only keep skillboxd busy.
+func TestTheListenersAreReachedByRedirectionAlone(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: it makes network namespaces")
+	}
+	h, err := Create(Description{Rules: widest(prefixes("127.0.0.0/8", "::1/128")...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	inside(t, h, func() {
+		for _, to := range []string{"127.0.0.1:1", "127.5.5.5:1", "[::1]:1"} {
+			if attempt(t, netip.MustParseAddrPort(to)) {
+				t.Errorf("%s is reached", to)
+			}
+		}
+		for _, to := range []string{"127.0.0.1:53", "93.184.215.14:1"} {
+			if !attempt(t, netip.MustParseAddrPort(to)) {
+				t.Errorf("%s is not reached, so that the test tests nothing", to)
+			}
+		}
+	})
+}

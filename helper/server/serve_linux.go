@@ -71,6 +71,7 @@ type connection struct {
 	link    *link         // nil before exec
 	oneShot bool
 	after   func() // once the answer is sent
+	endWalk func() // waits for the end of digest; nil before it begins
 	began   time.Time
 	entered float64 // what it took to enter namespaces of our own, in milliseconds
 }
@@ -110,6 +111,9 @@ func (c *connection) hangUp() error {
 	if c.link != nil {
 		<-c.link.closed
 	}
+	if c.endWalk != nil {
+		c.endWalk()
+	}
 	return err
 }
 
@@ -136,7 +140,7 @@ func (c *connection) exec() (*helper.Result, *sandbox.Box) {
 		return identified(failure(err), id, nil, nil), nil
 	}
 	c.link = listen(c.conn)
-	digesting := digest(c.request, c.files)
+	digesting := c.digest()
 	d, err := decideUnless(c.link.over, c.host, c.request, c.files)
 	if err != nil {
 		return identified(failure(err), id, d, nil), nil
@@ -267,13 +271,20 @@ type digested struct {
 	ms   float64
 }
 
-// digest starts walking the bundle beside everything else. It ends when the request's descriptors close at the latest.
-func digest(r *helper.Request, f *files) <-chan digested {
-	done := make(chan digested, 1)
+// digest starts walking the bundle beside everything else. hangUp ends it: the numbers of the descriptors that it uses may be another
+// client's afterwards.
+func (c *connection) digest() <-chan digested {
+	done, walked := make(chan digested, 1), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
+	c.endWalk = func() {
+		cancel()
+		<-walked
+	}
 	began := time.Now()
 	go func() {
-		limits := bundle.Limits{Files: r.MaxFiles, Bytes: r.MaxBytes}
-		tree, err := bundle.Digest(context.Background(), f.bundle, limits, bundle.OpenCache(r.CacheDir))
+		defer close(walked)
+		limits := bundle.Limits{Files: c.request.MaxFiles, Bytes: c.request.MaxBytes}
+		tree, err := bundle.Digest(ctx, c.files.bundle, limits, bundle.OpenCache(c.request.CacheDir))
 		done <- digested{tree, err, sandbox.Since(began)}
 	}()
 	return done

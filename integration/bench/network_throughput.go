@@ -12,8 +12,7 @@ import (
 )
 
 // throughput compares what iperf3 gets through from a box with what it gets without one, in turns: with the machine's congestion control,
-// and where that is BBR, which paces by time and makes the plain pair itself slow, with Reno too. What skillboxd carries has no hop more
-// than the host itself; a link has one, and so has what it is compared with.
+// and where that is BBR, which paces by time and makes the plain pair itself slow, with Reno too.
 func (b *networkBench) throughput() error {
 	own, err := b.congestion("")
 	if err != nil {
@@ -24,7 +23,7 @@ func (b *networkBench) throughput() error {
 		controls = append(controls, "reno")
 	}
 	for _, control := range controls {
-		if err := b.throughputWith(control, control == own); err != nil {
+		if err := b.throughputWith(control); err != nil {
 			return err
 		}
 	}
@@ -51,32 +50,32 @@ func (b *networkBench) congestion(set string) (got string, err error) {
 	return got, err
 }
 
-// stretch is one way to the server. Every one but the two without a box is measured against one of those, and against the first too.
+// stretch is one way to the server. Each is measured against the first, the plain pair without a box, and a link also against a plain pair
+// in its place, which has the same hop.
 type stretch struct {
 	name  string
 	in    *space.Space // without a box
 	of    *way
-	to    *stretch
-	share float64      // what it must get of that, in percent
+	share float64      // what it must get of the first, in percent; 0 is nothing
+	hop   *stretch     // with the same hop; nil is without
 	gbits [2][]float64 // to the server and back
 }
 
 func (b *networkBench) stretches() []*stretch {
-	none := &stretch{name: "no box", in: b.host}
-	plain := &stretch{name: "no box, behind a plain veth pair that the host forwards for", in: b.plain, to: none}
-	all := []*stretch{none, plain}
+	plain := &stretch{name: "no box, behind a plain veth pair that the host forwards for", in: b.plain}
+	all := []*stretch{{name: "no box", in: b.host}, plain}
 	for _, w := range b.ways {
-		s := &stretch{name: w.name, of: &w, to: none, share: 60}
+		s := &stretch{name: w.name, of: &w, share: 60}
 		if w.path == "veth" {
-			s.to, s.share = plain, 90
+			s.share, s.hop = 90, plain
 		}
 		all = append(all, s)
 	}
 	return all
 }
 
-// throughputWith measures with a congestion control. The bars are for the machine's own.
-func (b *networkBench) throughputWith(control string, bars bool) error {
+// throughputWith measures with a congestion control.
+func (b *networkBench) throughputWith(control string) error {
 	if _, err := b.congestion(control); err != nil {
 		return err
 	}
@@ -103,17 +102,18 @@ func (b *networkBench) throughputWith(control string, bars bool) error {
 		for _, s := range all {
 			got := s.gbits[d]
 			b.line(median(got), "Gbit/s", "%s: %s (%.1f to %.1f)", s.name, direction, slices.Min(got), slices.Max(got))
-			if s.to == nil {
+			if s == all[0] {
 				continue
 			}
-			share := medianRatio(got, s.to.gbits[d]) * 100
-			ratio := fmt.Sprintf("%.0f %% of %s", share, s.to.name)
-			if first := all[0]; s.to != first {
-				ratio += fmt.Sprintf("; %.0f %% of %s", medianRatio(got, first.gbits[d])*100, first.name)
+			share := medianRatio(got, all[0].gbits[d]) * 100
+			ratio := fmt.Sprintf("%.0f %% of no box", share)
+			if s.hop != nil {
+				ratio += fmt.Sprintf(", %.0f %% of the plain pair with the same hop", medianRatio(got, s.hop.gbits[d])*100)
 			}
-			l := &b.lines[len(b.lines)-1]
-			if l.Ratio = ratio; bars && s.share > 0 {
-				b.bar(ratio, fmt.Sprintf("at least %g %%", s.share), share >= s.share)
+			if s.share == 0 {
+				b.lines[len(b.lines)-1].Ratio = ratio
+			} else {
+				b.bar(ratio, fmt.Sprintf("at least %g %% of no box", s.share), share >= s.share)
 			}
 		}
 	}
