@@ -81,8 +81,9 @@ func (t *hostTable) add(l *link, opened []netip.Prefix) error {
 			return fmt.Errorf("netpolicy: %w", err)
 		}
 		err = t.conn.Flush()
-		// The last of the others has removed the table meanwhile, or the first has made it.
-		if exists && errors.Is(err, unix.ENOENT) && !t.exists() || !exists && errors.Is(err, unix.EEXIST) {
+		// The last of the others has removed the table meanwhile, or the first has made it. By now the next may have made or removed it
+		// again: to look would tell nothing.
+		if exists && errors.Is(err, unix.ENOENT) || !exists && errors.Is(err, unix.EEXIST) {
 			continue
 		}
 		break

@@ -3,6 +3,7 @@
 package netpolicy
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -115,12 +116,42 @@ func TestManyLinksLeaveNothingBehind(t *testing.T) {
 	if n := runtime.NumGoroutine(); n > goroutines {
 		t.Errorf("%d goroutines, before %d", n, goroutines)
 	}
+	if len(attaching) < all {
+		t.Fatalf("%d links of %d", len(attaching), all)
+	}
 	slices.Sort(attaching)
 	slices.Sort(closing)
 	t.Logf("%d at a time: attach median %v, longest %v; close median %v, longest %v",
 		together, attaching[all/2], attaching[all-1], closing[all/2], closing[all-1])
 	try(t, ls.Close())
 	try(t, other.Close())
+}
+
+// The table comes with the first box and goes with the last, whoever's they are.
+func TestTheHostsTableComesAndGoes(t *testing.T) {
+	if !hosted(t) {
+		return
+	}
+	var wg sync.WaitGroup
+	for i := range 6 {
+		table, err := openHostTable()
+		try(t, err)
+		l := &link{Name: fmt.Sprintf("%s%013d", linkPrefix, i)}
+		l.address(i, true)
+		wg.Go(func() {
+			for range 100 {
+				if err := errors.Join(table.add(l, nil), table.remove(l.Name)); err != nil {
+					t.Error(err)
+					break
+				}
+			}
+			if err := table.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	nothingLeft(t)
 }
 
 func TestALinksConnectionsAreForgotten(t *testing.T) {
