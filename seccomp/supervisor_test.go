@@ -72,7 +72,7 @@ func TestAFloodCostsLittle(t *testing.T) {
 		t.Errorf("%d denials in %v", burst+more, took)
 	}
 	t.Logf("%d denials in %v, %v of the supervisor's processor time: %.1f%% of a core", burst+more, took, used, 100*float64(used)/float64(took))
-	if used > took/10 {
+	if used > took/3 { // unpaced it would be nearly all of it; a busy machine makes each denial dearer
 		t.Errorf("%v of processor time in %v", used, took)
 	}
 }
