@@ -9,7 +9,8 @@
 //	    ── Call: argv, env, stdio fds ───────►  starts the skill as its child
 //	    ◄─ Started (+ pty) ──────────────────
 //	    ── Signal ───────────────────────────►  to every process of the box but init
-//	    ◄─ Exit: wait status, usage ─────────  and exits, which ends whatever is left in the pid namespace
+//	    ◄─ Exit: wait status, usage ─────────  and exits, which ends whatever is left in the pid namespace; if it is alone there, it waits
+//	                                           to be ended: skillboxd can then answer its caller first
 //
 // Init reaps what the skill orphans. It keeps no environment, a neutral argv and is not dumpable, so that nothing of ours can be
 // read through /proc/1. It obeys nobody but its socket: signals sent by the skill are dropped.
@@ -24,7 +25,7 @@ const (
 )
 
 // Version changes whenever the messages do: both binaries come from one build.
-const Version = 3
+const Version = 4
 
 // Setup is the first message to init.
 type Setup struct {
@@ -77,4 +78,5 @@ type Exit struct {
 	UserUS   int64  // CPU time of the skill and its reaped descendants, in microseconds
 	SystemUS int64
 	MaxRSS   int64 // largest resident set of one process, bytes
+	Alone    bool  // no process is left in the box but init
 }

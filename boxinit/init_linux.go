@@ -29,6 +29,8 @@ func Main() {
 	}
 	dropSignals()
 	spareThreads()
+	// One thing at a time is all it does, and a second processor's worth of scheduler looks for work every 20 us whenever a system call blocks.
+	runtime.GOMAXPROCS(1)
 	go func() {
 		conn := wire.FromFD(Socket)
 		setup, err := prepare(conn)
@@ -189,13 +191,39 @@ func reap(conn *wire.Conn, main int) error {
 			continue // stopped: a child that asked to be traced reports that to us (ptrace(2)), and stays so
 		}
 		add(&total, &usage)
-		if pid == main {
-			return conn.Send(Reply{Exit: &Exit{
-				Status:   uint32(status),
-				UserUS:   total.Utime.Nano() / 1000,
-				SystemUS: total.Stime.Nano() / 1000,
-				MaxRSS:   total.Maxrss << 10,
-			}})
+		if pid != main {
+			continue
+		}
+		alone := reapRest(&total)
+		err = conn.Send(Reply{Exit: &Exit{
+			Status:   uint32(status),
+			UserUS:   total.Utime.Nano() / 1000,
+			SystemUS: total.Stime.Nano() / 1000,
+			MaxRSS:   total.Maxrss << 10,
+			Alone:    alone,
+		}})
+		if err == nil && alone {
+			select {} // forward ends it with the socket: to take the box's namespaces down would keep a processor from whoever answers
+		}
+		return err
+	}
+}
+
+// reapRest takes what has ended already, and says whether that was all: whatever runs in a pid namespace is a descendant of its init's,
+// and becomes its child before it is nobody's.
+func reapRest(total *unix.Rusage) (alone bool) {
+	for {
+		var status unix.WaitStatus
+		var usage unix.Rusage
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, &usage)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return err == unix.ECHILD
+		case pid == 0:
+			return false
+		case status.Exited() || status.Signaled():
+			add(total, &usage)
 		}
 	}
 }

@@ -34,8 +34,7 @@ type Box struct {
 	network    network
 	jail       *nsjail.Jail
 	supervisor *seccomp.Supervisor
-	namespaces []*os.File // see keepNamespaces
-	ids        *os.File   // holds its block of ids; nil where the Host's is meant
+	ids        *os.File // holds its block of ids; nil where the Host's is meant
 }
 
 // NewID names a run: 16 characters of lower-case base 32, made by us and never accepted from anybody.
@@ -95,19 +94,6 @@ func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
 	}
 	b.Phases["jail_ms"] = Since(jailed)
 	return b, errors.Join(b.confine(), b.verify(h))
-}
-
-// keepNamespaces holds the box's namespaces beyond its processes: init would otherwise take them down, and all mounts, before it is gone, and
-// the caller wait for that. Nothing runs in them then.
-func (b *Box) keepNamespaces() error {
-	for _, kind := range []string{"mnt", "ipc", "uts", "cgroup", "pid", "user"} {
-		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", b.jail.PID(), kind))
-		if err != nil {
-			return fmt.Errorf("sandbox: the box's %s namespace: %w", kind, err)
-		}
-		b.namespaces = append(b.namespaces, ns)
-	}
-	return nil
 }
 
 // Alive says that a box that was prepared still is: nothing has ended its init.
@@ -221,9 +207,6 @@ func (b *Box) Close() error {
 	}
 	if b.supervisor != nil {
 		errs = append(errs, b.supervisor.Close())
-	}
-	for _, ns := range b.namespaces {
-		errs = append(errs, ns.Close())
 	}
 	errs = append(errs, b.network.close())
 	if b.tree != nil {

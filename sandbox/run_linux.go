@@ -63,13 +63,10 @@ func (e *ending) get() (string, string) {
 	return e.verdict, e.message
 }
 
-// Run serves the one call and returns its Result when every process of the box is gone. An error means that skillbox failed.
+// Run serves the one call and returns its Result when every process of the box but init is gone. An error means that skillbox failed.
 func (b *Box) Run(call Call) (*helper.Result, error) {
 	began := time.Now()
 	end := &ending{}
-	if err := b.keepNamespaces(); err != nil {
-		return nil, err
-	}
 	params, err := b.delivered(call, end)
 	if err != nil {
 		return nil, err
@@ -308,8 +305,10 @@ func (b *Box) supervise(call Call, pty *os.File, end *ending) (*boxinit.Exit, er
 	ended := make(chan answer, 1)
 	go func() {
 		exit, err := b.jail.Wait()
-		b.kill() // whatever the skill left behind
-		<-b.jail.Gone()
+		if exit == nil || !exit.Alone {
+			b.kill() // whatever the skill left behind
+			<-b.jail.Gone()
+		}
 		ended <- answer{exit, err}
 	}()
 	watching := make(chan struct{})
