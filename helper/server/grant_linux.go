@@ -29,9 +29,22 @@ const maxPolicyBytes = 256 << 10
 type decision struct {
 	bundle  *bundle.Bundle
 	granted *policy.Granted
+	sources sandbox.Sources
 	plan    *sandbox.Plan
 	argv    []string
 	policy  helper.Named
+	id      string // see key
+}
+
+// said is what the operator and the administrator say, as they wrote it; nil is nothing.
+type said struct{ operator, ceiling []byte }
+
+func hear(r *helper.Request, f *files) (s *said, err error) {
+	s = &said{}
+	if s.operator, err = readOperator(r, f); err == nil {
+		s.ceiling, err = readCeiling()
+	}
+	return s, err
 }
 
 // asks says that the call needs values that only the client has.
@@ -39,23 +52,38 @@ func (d *decision) asks() bool { return len(d.plan.Pass)+len(d.plan.Secrets) > 0
 
 // key names everything that a box depends on, so that calls with equal keys can be served by boxes prepared alike.
 func (d *decision) key() (string, error) {
+	if d.id != "" {
+		return d.id, nil
+	}
 	plan, err := json.Marshal(d.plan)
 	if err != nil {
 		return "", fmt.Errorf("server: plan: %w", err)
 	}
 	sum := sha256.Sum256(append(plan, d.policy.Digest...))
-	return string(sum[:]), nil
+	d.id = string(sum[:])
+	return d.id, nil
 }
 
 // decide reads what the three sources say and lets the pure parts judge.
 func decide(h *sandbox.Host, r *helper.Request, f *files) (*decision, error) {
-	operator, err := operatorPolicy(r, f)
+	s, err := hear(r, f)
 	if err != nil {
 		return nil, err
 	}
-	ceiling, err := readCeiling()
+	return judge(h, r, f, s)
+}
+
+// judge reads the bundle, which is the third to say something.
+func judge(h *sandbox.Host, r *helper.Request, f *files, s *said) (*decision, error) {
+	operator, err := parseOperator(r, s.operator)
 	if err != nil {
 		return nil, err
+	}
+	var ceiling *policy.Policy
+	if s.ceiling != nil {
+		if ceiling, err = policy.Parse(ceilingFile, s.ceiling); err != nil {
+			return nil, err
+		}
 	}
 	d := &decision{}
 	if d.bundle, err = inTime(func() (*bundle.Bundle, error) { return bundle.Read(f.bundle) }, func(*bundle.Bundle) {}); err != nil {
@@ -78,11 +106,10 @@ func decide(h *sandbox.Host, r *helper.Request, f *files) (*decision, error) {
 	}
 	effective := d.granted.Policy
 	d.policy = helper.Named{Name: effective.Name, Digest: effective.Digest()}
-	sources, err := identify(h, f.bundle, effective)
-	if err != nil {
+	if d.sources, err = identify(h, f.bundle, effective); err != nil {
 		return nil, err
 	}
-	if d.plan, err = sandbox.Compile(h, effective, d.bundle, sources); err != nil {
+	if d.plan, err = sandbox.Compile(h, effective, d.bundle, d.sources); err != nil {
 		return nil, err
 	}
 	for _, note := range append(append([]policy.Note{}, d.granted.Clamped...), d.granted.Requested...) {
@@ -93,8 +120,23 @@ func decide(h *sandbox.Host, r *helper.Request, f *files) (*decision, error) {
 }
 
 func operatorPolicy(r *helper.Request, f *files) (*policy.Policy, error) {
-	if f.policy == nil {
+	text, err := readOperator(r, f)
+	if err != nil {
+		return nil, err
+	}
+	return parseOperator(r, text)
+}
+
+func parseOperator(r *helper.Request, text []byte) (*policy.Policy, error) {
+	if text == nil {
 		return policy.Default(), nil
+	}
+	return policy.Parse(r.PolicyName, text)
+}
+
+func readOperator(r *helper.Request, f *files) ([]byte, error) {
+	if f.policy == nil {
+		return nil, nil
 	}
 	info, err := f.policy.Stat()
 	if err != nil {
@@ -108,11 +150,11 @@ func operatorPolicy(r *helper.Request, f *files) (*policy.Policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.PolicyName, err)
 	}
-	return policy.Parse(r.PolicyName, data)
+	return data, nil
 }
 
 // readCeiling returns nil where the host has none. A ceiling that others than root may write would be no ceiling.
-func readCeiling() (*policy.Policy, error) {
+func readCeiling() ([]byte, error) {
 	f, err := os.Open(ceilingFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -128,11 +170,7 @@ func readCeiling() (*policy.Policy, error) {
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0 {
 		return nil, &helper.Error{Message: "must be a regular file that only its owner may write", File: ceilingFile, Hint: "chmod 0644"}
 	}
-	data, err := readAll(f, maxPolicyBytes)
-	if err != nil {
-		return nil, err
-	}
-	return policy.Parse(ceilingFile, data)
+	return readAll(f, maxPolicyBytes)
 }
 
 // applyFlags writes the command line into the operator's policy.

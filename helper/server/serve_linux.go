@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,7 +69,10 @@ type connection struct {
 	host    *sandbox.Host // nil for plain operations
 	pool    *pool         // nil where no boxes are kept ready
 	calls   *calls        // of the service; nil with pool
-	link    *link         // nil before exec
+	before  *decisions    // likewise
+	spoken  [sha256.Size]byte
+	tree    *bundle.Tree // once digested
+	link    *link        // nil before exec
 	oneShot bool
 	after   func() // once the answer is sent
 	endWalk func() // waits for the end of digest; nil before it begins
@@ -141,9 +145,10 @@ func (c *connection) exec() (*helper.Result, *sandbox.Box) {
 	}
 	c.link = listen(c.conn)
 	digesting := c.digest()
-	d, err := decideUnless(c.link.over, c.host, c.request, c.files)
+	phases := map[string]float64{}
+	d, err := unless(c.link.over, func() (*decision, error) { return c.decide(digesting, phases) })
 	if err != nil {
-		return identified(failure(err), id, d, nil), nil
+		return identified(failure(err), id, nil, nil), nil
 	}
 	if d.asks() {
 		if err := c.conn.Send(helper.Reply{Granted: &helper.Granted{Env: d.plan.Pass, Secrets: d.plan.Secrets}}); err != nil {
@@ -151,7 +156,7 @@ func (c *connection) exec() (*helper.Result, *sandbox.Box) {
 		}
 	}
 	if c.pool != nil {
-		return c.pooled(d, digesting)
+		return c.pooled(d, digesting, phases)
 	}
 	box, err := c.prepare(d, id)
 	if err != nil {
@@ -162,8 +167,7 @@ func (c *connection) exec() (*helper.Result, *sandbox.Box) {
 }
 
 // pooled is the rest of exec where boxes may be ready.
-func (c *connection) pooled(d *decision, digesting <-chan digested) (*helper.Result, *sandbox.Box) {
-	phases := map[string]float64{}
+func (c *connection) pooled(d *decision, digesting <-chan digested, phases map[string]float64) (*helper.Result, *sandbox.Box) {
 	key, err := d.key()
 	var box *sandbox.Box
 	var tree *bundle.Tree
@@ -178,7 +182,10 @@ func (c *connection) pooled(d *decision, digesting <-chan digested) (*helper.Res
 		}
 		return identified(failure(err), id, d, tree), box
 	}
-	c.after = func() { c.pool.served(key, d.plan, tree.Digest, found) }
+	c.after = func() {
+		c.before.keep(c.spoken, d, tree.Digest)
+		c.pool.served(key, d.plan, tree.Digest, found)
+	}
 	if found {
 		box.Phases = phases
 		box.Phases["prepare_ms"] = 0
@@ -212,22 +219,49 @@ func (c *connection) obtain(key string, d *decision, digesting <-chan digested, 
 	return box, tree, false, err
 }
 
-// decideUnless is decide, which reads from the caller: a policy may be a FIFO that nobody writes.
-func decideUnless(over <-chan struct{}, h *sandbox.Host, r *helper.Request, f *files) (*decision, error) {
+// decide is decide, unless a service came to the same before.
+func (c *connection) decide(digesting <-chan digested, phases map[string]float64) (*decision, error) {
+	if c.before == nil {
+		return decide(c.host, c.request, c.files)
+	}
+	began := time.Now()
+	s, err := hear(c.request, c.files)
+	if err == nil {
+		c.spoken, err = spoken(c.request, s)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if found := c.before.find(c.spoken); found != nil {
+		tree, err := c.digested(found.decision, digesting, phases)
+		if err != nil {
+			return nil, err
+		}
+		if found.holds(c.host, c.files, tree) {
+			return found.decision, nil
+		}
+	}
+	defer func() { phases["decide_ms"] = sandbox.Since(began) }()
+	return judge(c.host, c.request, c.files, s)
+}
+
+// unless gives up on a step that reads from the caller: a policy may be a FIFO that nobody writes.
+func unless[T any](over <-chan struct{}, step func() (T, error)) (T, error) {
 	type answer struct {
-		d   *decision
-		err error
+		value T
+		err   error
 	}
 	done := make(chan answer, 1)
 	go func() {
-		d, err := decide(h, r, f)
-		done <- answer{d, err}
+		value, err := step()
+		done <- answer{value, err}
 	}()
 	select {
 	case a := <-done:
-		return a.d, a.err
+		return a.value, a.err
 	case <-over:
-		return nil, errCanceled
+		var none T
+		return none, errCanceled
 	}
 }
 
@@ -294,12 +328,15 @@ func (c *connection) digest() <-chan digested {
 // time meanwhile.
 const digestTime = 5 * time.Second
 
-// digested waits for the bundle's digest.
+// digested waits for the bundle's digest, once.
 func (c *connection) digested(d *decision, digesting <-chan digested, phases map[string]float64) (*bundle.Tree, error) {
+	if c.tree != nil {
+		return c.tree, nil
+	}
 	within := max(d.plan.Limits.Timeout, digestTime)
 	select {
 	case checked := <-digesting:
-		phases["digest_ms"] = checked.ms
+		phases["digest_ms"], c.tree = checked.ms, checked.tree
 		return checked.tree, checked.err
 	case <-time.After(within):
 		return nil, refused("the bundle could not be read within %v (timeout)", within)

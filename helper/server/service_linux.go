@@ -29,6 +29,7 @@ type Service struct {
 	host    *sandbox.Host
 	pool    *pool
 	calls   calls
+	before  decisions
 	since   time.Time
 	serving sync.WaitGroup // connections
 
@@ -221,6 +222,6 @@ func (s *Service) serve(ctx context.Context, conn *wire.Conn) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.StopReading() }) // as if the client had gone, but it is still told
 	defer stop()
-	c := &connection{conn: conn, host: s.host, request: &r, files: f, began: time.Now(), pool: s.pool, calls: &s.calls}
+	c := &connection{conn: conn, host: s.host, request: &r, files: f, began: time.Now(), pool: s.pool, calls: &s.calls, before: &s.before}
 	return errors.Join(c.answer(), c.hangUp())
 }

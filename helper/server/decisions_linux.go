@@ -1,0 +1,66 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"reflect"
+	"sync"
+	"time"
+
+	"skillbox/bundle"
+	"skillbox/helper"
+	"skillbox/sandbox"
+)
+
+// decisions are what a service decided before: to parse, grant and compile takes longer than to find that all is still as it was. What
+// was refused is decided anew.
+type decisions struct {
+	mu   sync.Mutex
+	kept map[[sha256.Size]byte]*kept
+}
+
+// kept is a decision about a bundle with this digest, which covers everything that was read of it.
+type kept struct {
+	*decision
+	digest string
+	since  time.Time
+}
+
+// maxDecisions are kept; a decision is not believed for longer than a box, for the same reason.
+const maxDecisions = 64
+
+// spoken names everything that a decision depends on beside bundle and machine: what operator and administrator say, by files and flags.
+func spoken(r *helper.Request, s *said) (sum [sha256.Size]byte, err error) {
+	flags := *r
+	flags.Files, flags.Inputs, flags.Rows, flags.Cols = nil, nil, 0, 0
+	text, err := json.Marshal([]any{&flags, s.operator, s.ceiling})
+	return sha256.Sum256(text), err
+}
+
+func (k *decisions) find(key [sha256.Size]byte) *kept {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	found := k.kept[key]
+	if found == nil || time.Since(found.since) > fresh {
+		return nil
+	}
+	return found
+}
+
+func (k *decisions) keep(key [sha256.Size]byte, d *decision, digest string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kept == nil || len(k.kept) >= maxDecisions {
+		k.kept = map[[sha256.Size]byte]*kept{}
+	}
+	k.kept[key] = &kept{d, digest, time.Now()}
+}
+
+// holds says whether a decision is what decide would come to now.
+func (k *kept) holds(h *sandbox.Host, f *files, tree *bundle.Tree) bool {
+	if tree.Digest != k.digest {
+		return false
+	}
+	now, err := identify(h, f.bundle, k.granted.Policy)
+	return err == nil && reflect.DeepEqual(now, k.sources)
+}
