@@ -121,7 +121,7 @@ func (w *worker) contentOf(d *openDir, name string, e *entry) error {
 // whole hashes a small file that was looked at after it was opened. It need not be looked at again: what is written to it between the
 // look and the one read gives it a new time, with which the cache does not know it.
 func (w *worker) whole(fd int, e *entry) error {
-	n, err := read(fd, w.buf)
+	n, err := read(fd, w.buf[:])
 	if err != nil {
 		return sysError(e.path, err)
 	}
@@ -144,7 +144,7 @@ func (w *worker) content(fd int, e *entry) error {
 	var size uint64
 	w.hash.Reset()
 	for size < e.size {
-		n, err := read(fd, w.buf)
+		n, err := read(fd, w.buf[:])
 		if err != nil {
 			return sysError(e.path, err)
 		}

@@ -44,6 +44,9 @@ type work struct {
 // batch is how many paths make one piece of work: enough to forget the lock, few enough to share out one large directory.
 const batch = 64
 
+// share is how much work there has to be before others are asked to help: to wake them takes as long as a small bundle.
+const share = 4
+
 // openDir is a directory's descriptor, closed when the last piece of work in it is done.
 type openDir struct {
 	fd    int
@@ -68,14 +71,24 @@ func (d *openDir) done() {
 
 // run does all the work there is and returns the entries, sorted by path.
 func (w *walk) run() ([]*entry, error) {
-	// Two at least, as much of the time is spent waiting for the kernel; beyond four the directory locks are what is waited for.
-	workers := make([]*worker, min(max(runtime.GOMAXPROCS(0), 2), 4))
-	var all sync.WaitGroup
-	for i := range workers {
-		workers[i] = newWorker(w)
-		all.Go(workers[i].loop)
+	workers := []*worker{newWorker(w)}
+	for len(w.stack) > 0 && len(w.stack) < share && w.err == nil {
+		workers[0].step()
 	}
-	all.Wait()
+	if len(w.stack) > 0 && w.err == nil {
+		// Two at least, as much of the time is spent waiting for the kernel; beyond four the directory locks are what is waited for.
+		for len(workers) < min(max(runtime.GOMAXPROCS(0), 2), 4) {
+			workers = append(workers, newWorker(w))
+		}
+		var all sync.WaitGroup
+		for _, one := range workers {
+			all.Go(one.loop)
+		}
+		all.Wait()
+	}
+	for _, one := range workers {
+		buffers.Put(one.buf)
+	}
 	for _, left := range w.stack {
 		left.in.done()
 	}
@@ -83,8 +96,8 @@ func (w *walk) run() ([]*entry, error) {
 		return nil, w.err
 	}
 	entries := make([]*entry, 0, w.seen.Load())
-	for i := range workers {
-		entries = append(entries, workers[i].entries...)
+	for _, one := range workers {
+		entries = append(entries, one.entries...)
 	}
 	slices.SortFunc(entries, func(a, b *entry) int { return strings.Compare(a.path, b.path) })
 	return entries, nil
@@ -127,34 +140,42 @@ type worker struct {
 	*walk
 	entries []*entry
 	st      unix.Statx_t
-	buf     []byte
+	buf     *[bufSize]byte
 	hash    hash.Hash
 }
 
 const bufSize = 128 << 10
 
+// buffers are for a service, which walks again and again.
+var buffers = sync.Pool{New: func() any { return (*[bufSize]byte)(make([]byte, bufSize)) }}
+
 func newWorker(w *walk) *worker {
-	return &worker{walk: w, buf: make([]byte, bufSize), hash: sha256.New()}
+	return &worker{walk: w, buf: buffers.Get().(*[bufSize]byte), hash: sha256.New()}
 }
 
 func (w *worker) loop() {
-	for {
-		item, ok := w.next()
-		if !ok {
-			return
-		}
-		var found []work
-		var err error
-		switch {
-		case w.ctx.Err() != nil:
-			err = w.canceled()
-		case item.paths == nil:
-			found, err = w.list(item)
-		default:
-			found, err = w.visit(item)
-		}
-		w.finish(item, found, err)
+	for w.step() {
 	}
+}
+
+// step does one piece of work; false means that there is none left.
+func (w *worker) step() bool {
+	item, ok := w.next()
+	if !ok {
+		return false
+	}
+	var found []work
+	var err error
+	switch {
+	case w.ctx.Err() != nil:
+		err = w.canceled()
+	case item.paths == nil:
+		found, err = w.list(item)
+	default:
+		found, err = w.visit(item)
+	}
+	w.finish(item, found, err)
+	return true
 }
 
 // list opens a directory, reads its names, judges them, and makes pieces of work of them.
@@ -190,7 +211,7 @@ func (w *worker) list(item work) ([]work, error) {
 func (w *worker) names(d *openDir) ([]string, error) {
 	var names []string
 	for {
-		n, err := getdents(d.fd, w.buf)
+		n, err := getdents(d.fd, w.buf[:])
 		if err != nil {
 			return nil, sysError(d.path, err)
 		}

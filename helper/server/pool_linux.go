@@ -54,6 +54,8 @@ const (
 	// hot is how soon after another a call that finds no box says that there should be more; cold is how long nothing is prepared after it
 	// has failed.
 	hot, cold = 2 * time.Second, 10 * time.Second
+	// brisk is how soon one call after another says that preparing the next box may take too long.
+	brisk = 250 * time.Millisecond
 	// closeTime is how long ready boxes may take to end: one may lie on a file system that does not answer.
 	closeTime = 10 * time.Second
 )
@@ -106,6 +108,9 @@ func (p *pool) served(key string, plan *sandbox.Plan, digest string, found bool)
 			s.want = min(s.want*2, maxShelf)
 		}
 		s.missed = now
+	}
+	if found && time.Since(s.used) < brisk {
+		s.want = max(s.want, 2)
 	}
 	if s.digest != digest {
 		p.clear(s)
