@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"sync"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,6 +19,26 @@ import (
 type Conn struct {
 	fd     int
 	sendMu sync.Mutex
+
+	// Nil where a wait blocks the thread. Otherwise the Go runtime waits: while threads block in system calls it looks every 20 us whether
+	// others have work, for milliseconds, which costs short programs and calls more than all the rest.
+	file          *os.File
+	raw           syscall.RawConn
+	receive, send time.Duration // see Bound
+}
+
+// polled takes over a socket whose open file description nobody else has.
+func polled(fd int) (*Conn, error) {
+	err := unix.SetNonblock(fd, true)
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("wire: %w", err)
+	}
+	c := &Conn{fd: fd, file: os.NewFile(uintptr(fd), "wire")}
+	if c.raw, err = c.file.SyscallConn(); err != nil {
+		return nil, errors.Join(fmt.Errorf("wire: %w", err), c.file.Close())
+	}
+	return c, nil
 }
 
 // Pair returns two connected sockets, both close-on-exec: one for us, one to hand to a child.
@@ -24,17 +47,27 @@ func Pair() (*Conn, *os.File, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("wire: socketpair: %w", err)
 	}
-	return &Conn{fd: fds[0]}, os.NewFile(uintptr(fds[1]), "wire"), nil
+	theirs := os.NewFile(uintptr(fds[1]), "wire")
+	ours, err := polled(fds[0])
+	if err != nil {
+		return nil, nil, errors.Join(err, theirs.Close())
+	}
+	return ours, theirs, nil
 }
 
-// FromFD takes over an inherited blocking socket.
+// FromFD takes over an inherited blocking socket, and leaves it so.
 func FromFD(fd int) *Conn {
 	unix.CloseOnExec(fd)
 	return &Conn{fd: fd}
 }
 
 // Close closes the socket; the peer sees the end of the stream. It does not wake a Receive in progress: Shutdown does.
-func (c *Conn) Close() error { return unix.Close(c.fd) }
+func (c *Conn) Close() error {
+	if c.file != nil {
+		return c.file.Close()
+	}
+	return unix.Close(c.fd)
+}
 
 // Shutdown ends both directions, which makes a Receive in progress, here or at the peer, return io.EOF.
 func (c *Conn) Shutdown() error { return unix.Shutdown(c.fd, unix.SHUT_RDWR) }
@@ -68,11 +101,17 @@ func (c *Conn) Send(v any, files ...int) error {
 	}
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	for len(frame) > 0 {
-		n, err := unix.SendmsgN(c.fd, frame, rights, nil, unix.MSG_NOSIGNAL)
-		if err == unix.EINTR {
-			continue
+	if c.file != nil {
+		if err := c.file.SetWriteDeadline(deadline(c.send)); err != nil {
+			return fmt.Errorf("wire: send: %w", err)
 		}
+	}
+	for len(frame) > 0 {
+		var n int
+		err := c.ready(syscall.RawConn.Write, func() (err error) {
+			n, err = unix.SendmsgN(c.fd, frame, rights, nil, unix.MSG_NOSIGNAL)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("wire: send: %w", err)
 		}
@@ -81,10 +120,41 @@ func (c *Conn) Send(v any, files ...int) error {
 	return nil
 }
 
+// deadline of something that may take so long; 0 is for ever.
+func deadline(d time.Duration) time.Time {
+	if d == 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(d)
+}
+
+// ready makes a system call, in one direction, as soon as it would not wait.
+func (c *Conn) ready(direction func(syscall.RawConn, func(uintptr) bool) error, call func() error) (err error) {
+	uninterrupted := func() error {
+		for {
+			if err := call(); err != unix.EINTR {
+				return err
+			}
+		}
+	}
+	if c.raw == nil {
+		return uninterrupted()
+	}
+	if waited := direction(c.raw, func(uintptr) bool { err = uninterrupted(); return err != unix.EAGAIN }); waited != nil {
+		return waited
+	}
+	return err
+}
+
 // Receive reads one message into v and returns the descriptors that came with it, close-on-exec and the caller's to close. They are
 // plain numbers because an os.File may change O_NONBLOCK, which the descriptor shares with whoever sent it.
 // io.EOF means that the peer closed between messages.
 func (c *Conn) Receive(v any) ([]int, error) {
+	if c.file != nil {
+		if err := c.file.SetReadDeadline(deadline(c.receive)); err != nil {
+			return nil, fmt.Errorf("wire: receive: %w", err)
+		}
+	}
 	var header [headerSize]byte
 	files, err := c.readHeader(header[:])
 	if err != nil {
@@ -131,30 +201,28 @@ func (c *Conn) readHeader(header []byte) ([]int, error) {
 }
 
 func (c *Conn) recvmsg(p, oob []byte) (n, oobn, flags int, err error) {
-	for {
+	err = c.ready(syscall.RawConn.Read, func() (err error) {
 		n, oobn, flags, _, err = unix.Recvmsg(c.fd, p, oob, unix.MSG_CMSG_CLOEXEC)
-		if err != unix.EINTR {
-			return n, oobn, flags, err
-		}
-	}
+		return err
+	})
+	return n, oobn, flags, err
 }
 
 // reader reads a frame's body; descriptors are not accepted there (the kernel drops what no buffer was given for).
 type reader struct{ c *Conn }
 
-func (r reader) Read(p []byte) (int, error) {
-	for {
-		n, err := unix.Read(r.c.fd, p)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return 0, err
-		case n == 0:
-			return 0, io.EOF
-		}
-		return n, nil
+func (r reader) Read(p []byte) (n int, err error) {
+	err = r.c.ready(syscall.RawConn.Read, func() (err error) {
+		n, err = unix.Read(r.c.fd, p)
+		return err
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, io.EOF
 	}
+	return n, nil
 }
 
 func parseRights(oob []byte) ([]int, error) {

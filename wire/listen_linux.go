@@ -48,7 +48,7 @@ func Dial(path string) (*Conn, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("wire: connect: %w", err)
 	}
-	return &Conn{fd: fd}, nil
+	return polled(fd)
 }
 
 // Accept waits for a connection with a listening socket, for as long as wait says; nil without an error is that none came. Who
@@ -82,7 +82,8 @@ func Accept(listening int, wait time.Duration) (c *Conn, who unix.Ucred, err err
 			unix.Close(fd)
 			return nil, who, fmt.Errorf("wire: who connected: %w", err)
 		}
-		return &Conn{fd: fd}, *cred, nil
+		c, err := polled(fd)
+		return c, *cred, err
 	}
 }
 
@@ -94,8 +95,13 @@ func Refuse(listening int) error {
 	return nil
 }
 
-// Bound lets a Receive fail that waits longer for a peer who says nothing, and a Send for one who does not read; zero is for ever.
+// Bound lets a Receive fail that takes longer, whatever the peer says meanwhile, and a Send to one who does not read; zero is for ever. It is
+// for later calls. Where the thread waits, each system call has that time.
 func (c *Conn) Bound(receive, send time.Duration) error {
+	if c.file != nil {
+		c.receive, c.send = receive, send
+		return nil
+	}
 	for option, d := range map[int]time.Duration{unix.SO_RCVTIMEO: receive, unix.SO_SNDTIMEO: send} {
 		tv := unix.NsecToTimeval(d.Nanoseconds())
 		if err := unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, option, &tv); err != nil {
