@@ -111,6 +111,7 @@ func (o *options) runSkill(args []string, dash int) (*helper.Result, error) {
 
 // ask has the request answered, by another skillboxd if this one is a service that leaves.
 func (o *options) ask(process *helper.Peer, r *helper.Request, fds []int, outputs func() error) (*helper.Result, error) {
+	defer func() { go exitOn(o.notified()) }()
 	for tries := 0; ; tries++ {
 		stop := o.forwardSignals(process, r)
 		answer, err := process.Do(r, fds, os.LookupEnv)
@@ -206,12 +207,11 @@ const patience = time.Second
 // forwardSignals turns Ctrl-C and SIGTERM into a cancel, and a terminal's new size into a message. stop says whether skillboxd had
 // to be killed because it did not answer the second cancel.
 func (o *options) forwardSignals(p *helper.Peer, r *helper.Request) (stop func() (killed bool)) {
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
-	restore := o.rawTerminal(r, signals)
+	restore := o.rawTerminal(r)
 	done := make(chan struct{})
 	ended := make(chan bool, 1)
 	go func() {
+		signals := o.notified()
 		cancels, killed := 0, false
 		var late <-chan time.Time
 		for {
@@ -236,9 +236,31 @@ func (o *options) forwardSignals(p *helper.Peer, r *helper.Request) (stop func()
 		}
 	}()
 	return func() bool {
-		signal.Stop(signals)
 		close(done)
 		restore()
 		return <-ended
+	}
+}
+
+// notified is where signals come from now on. Each costs a few changes of threads, which a call should not wait for: it is called while the
+// request is on its way. One that comes before ends the client, and so the call.
+func (o *options) notified() <-chan os.Signal {
+	o.signals.Do(func() {
+		kinds := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}
+		if o.tty {
+			kinds = append(kinds, syscall.SIGWINCH)
+		}
+		o.signaled = make(chan os.Signal, 4)
+		signal.Notify(o.signaled, kinds...)
+	})
+	return o.signaled
+}
+
+// exitOn lets signals end this program again, when there is no run any more that they could be passed on to.
+func exitOn(signals <-chan os.Signal) {
+	for s := range signals {
+		if number, ok := s.(syscall.Signal); ok && number != syscall.SIGWINCH {
+			os.Exit(128 + int(number)) // as the shells count
+		}
 	}
 }

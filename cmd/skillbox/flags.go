@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,9 @@ type options struct {
 	force, json, tty, trust, oci        bool
 	maxFiles                            int
 	maxBytes                            int64
+
+	signals  sync.Once // see notified
+	signaled chan os.Signal
 }
 
 func (o *options) register(c *cobra.Command) {

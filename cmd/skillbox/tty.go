@@ -2,8 +2,6 @@ package main
 
 import (
 	"os"
-	"os/signal"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -11,13 +9,12 @@ import (
 )
 
 // rawTerminal hands keys to the skill as they are typed, if --tty was given; the returned function puts the terminal back.
-func (o *options) rawTerminal(r *helper.Request, signals chan<- os.Signal) (restore func()) {
+func (o *options) rawTerminal(r *helper.Request) (restore func()) {
 	if !o.tty {
 		return func() {}
 	}
 	r.Rows, r.Cols = terminalSize()
 	r.Term = os.Getenv("TERM")
-	signal.Notify(signals, syscall.SIGWINCH)
 	old, err := unix.IoctlGetTermios(0, unix.TCGETS)
 	if err != nil {
 		return func() {} // stdin is not a terminal: nothing to change
