@@ -206,14 +206,15 @@ func (w *work) compare(f *figures) error {
 }
 
 // hyperfine times a command without a shell and returns the times of all runs in milliseconds.
-func hyperfine(line string, runs int) ([]float64, error) {
+func hyperfine(line string, runs int, more ...string) ([]float64, error) {
 	file, err := os.CreateTemp("", "skillbox-bench-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.Remove(file.Name())
 	defer file.Close()
-	c := exec.Command("hyperfine", "-N", "-w", "2", "-r", fmt.Sprint(runs), "--export-json", file.Name(), line)
+	args := append([]string{"-N", "-w", "2", "-r", fmt.Sprint(runs), "--export-json", file.Name(), line}, more...)
+	c := exec.Command("hyperfine", args...)
 	if text, err := c.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", line, err, text)
 	}
