@@ -276,7 +276,10 @@ func (p *Place) sweep() error {
 		if err != nil {
 			continue // in use, or gone meanwhile
 		}
-		errs = append(errs, remove(path), dir.Close())
+		if err = remove(path); err == nil {
+			p.Swept++
+		}
+		errs = append(errs, err, dir.Close())
 	}
 	return errors.Join(errs...)
 }

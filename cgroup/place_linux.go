@@ -21,6 +21,7 @@ type Place struct {
 	Dir         string   // where it is for this process
 	Group       string   // its path as /proc/PID/cgroup tells it
 	Controllers []string // enabled for groups made in it
+	Swept       int      // groups that dead processes had left, and that Open removed
 
 	mu     sync.Mutex
 	groups map[*Group]bool // made here and not closed

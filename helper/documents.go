@@ -80,3 +80,49 @@ type Groups struct {
 	Message     string   `json:"message,omitempty"`
 	Hint        string   `json:"hint,omitempty"`
 }
+
+// Stats answers OpStats: a service's figures since it started.
+type Stats struct {
+	Version         string           `json:"version"`
+	Build           string           `json:"build"` // see Build
+	Since           time.Time        `json:"since"`
+	Calls           map[string]int64 `json:"calls"`     // that have ended, by verdict
+	Succeeded       int64            `json:"succeeded"` // exited with code 0
+	FoundReady      int64            `json:"found_ready"`
+	PreparedForCall int64            `json:"prepared_for_call"`
+	Durations       []Timing         `json:"durations"`      // of calls: "total", then their phases
+	PreparedAhead   Timing           `json:"prepared_ahead"` // of boxes that were prepared before their calls came
+	Denials         map[string]int64 `json:"denials"`        // by kind
+	Discarded       map[string]int64 `json:"discarded"`      // boxes that served no call, by reason
+	Refused         map[string]int64 `json:"refused"`        // connections, by reason
+	Swept           map[string]int64 `json:"swept"`          // what dead processes had left, by kind
+	Boxes           Boxes            `json:"boxes"`
+	Process         Process          `json:"process"`
+	Metrics         string           `json:"metrics"` // where they are served: "", a socket's path, or an address
+}
+
+// Timing is how long something took. Median and 99th percentile are off by at most five percent.
+type Timing struct {
+	Phase    string  `json:"phase"`
+	Count    int64   `json:"count"`
+	MedianMS float64 `json:"median_ms"`
+	P99MS    float64 `json:"p99_ms"`
+	MaxMS    float64 `json:"max_ms"`
+}
+
+// Boxes are a service's of now.
+type Boxes struct {
+	Running int `json:"running"`
+	Ready   int `json:"ready"`
+	Coming  int `json:"coming"` // being prepared for calls to come
+}
+
+// Process is what a service itself takes, its boxes not included.
+type Process struct {
+	ResidentBytes  int64   `json:"resident_bytes"`
+	Descriptors    int     `json:"descriptors"`
+	MaxDescriptors int64   `json:"max_descriptors"`
+	Threads        int     `json:"threads"`
+	Goroutines     int     `json:"goroutines"`
+	CPUSeconds     float64 `json:"cpu_seconds"`
+}

@@ -35,6 +35,8 @@ const (
 	OpDoctor        = "doctor"         // answered with Machine
 	OpStatus        = "status"         // of a service, answered with Status
 	OpKill          = "kill"           // of a service, answered with Text; Words are the ids of calls that are to end
+	OpStats         = "stats"          // of a service, answered with Stats
+	OpMetrics       = "metrics"        // of a service, answered with Text: what Prometheus reads
 )
 
 // Plain says of an operation that it makes nothing and reads nothing but text: a skillboxd without any namespace of its own can
@@ -43,8 +45,11 @@ func Plain(op string) bool {
 	return op == OpPolicyCheck || op == OpPolicySchema || op == OpPolicyInit || op == OpPolicyExplain || op == OpDoctor
 }
 
-// Served says of an operation that it is about a service: no other skillboxd knows it.
-func Served(op string) bool { return op == OpStatus || op == OpKill }
+// Served says of an operation that it is about a service: no other skillboxd knows it. A service answers it to clients of every build,
+// for who looks must not make it leave.
+func Served(op string) bool {
+	return op == OpStatus || op == OpKill || op == OpStats || op == OpMetrics
+}
 
 // Request is the first message. Fields that come from flags count as the operator's word.
 type Request struct {

@@ -16,10 +16,7 @@ import (
 
 // A service is a skillboxd of the caller's own that answers many calls and keeps boxes ready. Its files lie in a directory that is the
 // caller's alone: its socket, as long as it lives; the lock of whoever starts it or of itself when it leaves; and its log.
-const (
-	ServiceLock = "lock"
-	serviceLog  = "skillboxd.log"
-)
+const ServiceLock = "lock"
 
 // ServiceSocket is the name of its socket. A service sees the files and the network of whoever started it, so that there is one for each
 // combination of namespaces: a caller without network does not get one by asking.
@@ -41,13 +38,14 @@ type place struct {
 	name string
 }
 
-func openPlace() (*place, error) {
+// openPlace makes the directory, if it is told to. Nil without an error is that there is none.
+func openPlace(create bool) (*place, error) {
 	name, err := ServiceSocket()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := openServiceDir()
-	if err != nil {
+	dir, err := openServiceDir(create)
+	if err != nil || dir == nil {
 		return nil, err
 	}
 	return &place{dir, name}, nil
@@ -57,17 +55,17 @@ func openPlace() (*place, error) {
 func (p *place) path(name string) string { return fmt.Sprintf("/proc/self/fd/%d/%s", p.dir.Fd(), name) }
 
 // Service connects with the caller's own service, which is started if there is none.
-func Service() (*Peer, error) { return connect((*place).begin) }
+func Service() (*Peer, error) { return connect(true, (*place).begin) }
 
-// RunningService connects with the caller's own service. Nil without an error is that there is none.
+// RunningService connects with the caller's own service. Nil without an error is that there is none. It makes nothing.
 func RunningService() (*Peer, error) {
-	return connect(func(*place) (*wire.Conn, error) { return nil, nil })
+	return connect(false, func(*place) (*wire.Conn, error) { return nil, nil })
 }
 
 // connect connects with the service; otherwise says what is done where there is none.
-func connect(otherwise func(*place) (*wire.Conn, error)) (*Peer, error) {
-	p, err := openPlace()
-	if err != nil {
+func connect(create bool, otherwise func(*place) (*wire.Conn, error)) (*Peer, error) {
+	p, err := openPlace(create)
+	if err != nil || p == nil {
 		return nil, err
 	}
 	defer p.dir.Close()
@@ -81,19 +79,29 @@ func connect(otherwise func(*place) (*wire.Conn, error)) (*Peer, error) {
 	return &Peer{Conn: conn}, nil
 }
 
-// openServiceDir makes it, below XDG_RUNTIME_DIR or where systemd and root keep such things.
-func openServiceDir() (*os.File, error) {
+// ServiceDir is below XDG_RUNTIME_DIR or where systemd and root keep such things.
+func ServiceDir() string {
 	at := os.Getenv("XDG_RUNTIME_DIR")
 	if at == "" && os.Geteuid() == 0 {
 		at = "/run"
 	} else if at == "" {
 		at = fmt.Sprintf("/run/user/%d", os.Geteuid())
 	}
-	path := filepath.Join(at, "skillbox")
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return nil, &Error{Message: fmt.Sprintf("no place for the socket of a service: %v", err), Hint: "set XDG_RUNTIME_DIR to a directory of your own, or use --mode oneshot"}
+	return filepath.Join(at, "skillbox")
+}
+
+// openServiceDir makes it, if it is told to. Nil without an error is that there is none.
+func openServiceDir(create bool) (*os.File, error) {
+	path := ServiceDir()
+	if create {
+		if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, &Error{Message: fmt.Sprintf("no place for the socket of a service: %v", err), Hint: "set XDG_RUNTIME_DIR to a directory of your own, or use --mode oneshot"}
+		}
 	}
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err == unix.ENOENT && !create {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("helper: open %s: %w", path, err)
 	}
@@ -195,23 +203,21 @@ func Lock(dir *os.File) (*os.File, error) {
 
 // start starts skillboxd as Spawn does, with the listening socket as descriptor 3 and the directory as 4. It outlives us.
 func (p *place) start(listening *os.File) error {
-	fd, err := unix.Openat(int(p.dir.Fd()), serviceLog, unix.O_WRONLY|unix.O_CREAT|unix.O_APPEND|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	log, err := OpenLog(p.dir)
 	if err != nil {
-		return fmt.Errorf("helper: log of the service: %w", err)
+		return err
 	}
-	log := os.NewFile(uintptr(fd), serviceLog)
 	defer log.Close()
-	if info, err := log.Stat(); err == nil && info.Size() > maxLog {
-		if err := log.Truncate(0); err != nil {
-			return fmt.Errorf("helper: log of the service: %w", err)
-		}
-	}
 	attr, rootless := sandboxed()
 	idle, err := idleTime()
 	if err != nil {
 		return err
 	}
-	process, err := launch(attr, []string{"skillboxd", "user", p.name, idle.String()}, log, listening, p.dir)
+	metrics, err := metricsAt(os.Getenv("SKILLBOX_METRICS"))
+	if err != nil {
+		return err
+	}
+	process, err := launch(attr, []string{"skillboxd", "user", p.name, idle.String(), metrics}, log, listening, p.dir)
 	if err != nil {
 		return spawnError(rootless, err)
 	}
@@ -222,9 +228,6 @@ func (p *place) start(listening *os.File) error {
 	}
 	return process.Release()
 }
-
-// maxLog is how long a log may be that another service goes on writing.
-const maxLog = 1 << 20
 
 // idleTime is how long a service waits for the next call before it leaves: 10 minutes, or SKILLBOX_IDLE.
 func idleTime() (time.Duration, error) {

@@ -11,19 +11,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sweep removes what is left of the links of processes that died without doing so, in the calling process's network namespace.
-func Sweep() error {
+// Sweep removes what is left of the links of processes that died without doing so, in the calling process's network namespace, and says how
+// many there were.
+func Sweep() (links int, err error) {
 	ls, err := openLinks()
 	if err == nil {
 		err = errors.Join(ls.sweep(), ls.Close())
+		links = ls.swept
 	}
 	// Who may not change this namespace, or whose kernel has no nftables, has never made a link either.
 	for _, never := range []error{unix.EPERM, unix.EPROTONOSUPPORT, unix.EOPNOTSUPP, unix.EAFNOSUPPORT} {
 		if errors.Is(err, never) {
-			return nil
+			return 0, nil
 		}
 	}
-	return err
+	return links, err
 }
 
 // sweep removes the links and rules of processes that died without doing so: those whose name nobody has locked. Others may attach and
@@ -58,8 +60,12 @@ func (ls *links) sweepLink(name string, number int) error {
 		return err
 	}
 	defer lock.Close()
-	if err := ls.delete(name); err != nil || number < 0 {
+	if err := ls.delete(name); err != nil {
 		return err
+	}
+	ls.swept++
+	if number < 0 {
+		return nil
 	}
 	again, err := take(fmt.Sprintf("net/%d", number))
 	if err != nil {

@@ -18,6 +18,7 @@ type links struct {
 	route *netlink.Handle
 	table *hostTable
 	flows *flowTable
+	swept int // links of dead processes that were removed
 }
 
 // openLinks sweeps nothing, see sweep. Close does not end the links.
@@ -36,7 +37,7 @@ func openLinks() (*links, error) {
 		route.Close()
 		return nil, errors.Join(err, table.Close())
 	}
-	return &links{route, table, flows}, nil
+	return &links{route: route, table: table, flows: flows}, nil
 }
 
 func (ls *links) Close() error {

@@ -25,7 +25,7 @@ func (b *Box) openNetwork(h *Host) error {
 	defer func() { b.network.ms += Since(start) }()
 	n := &b.Plan.Network
 	if h.Mode == "root" && n.Path != "veth" { // which sweeps itself
-		if err := netpolicy.Sweep(); err != nil {
+		if _, err := netpolicy.Sweep(); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,7 @@ func (h *Host) openGroups() error {
 		return err
 	}
 	h.groups, h.Controllers, h.GroupsIn = place, place.Controllers, place.Group
+	h.Swept["group"] = place.Swept
 	return place.Cover()
 }
 

@@ -25,6 +25,10 @@ type Host struct {
 	GroupsIn    string
 	NoGroups    *cgroup.Unavailable
 
+	// Swept is the number of each thing that dead processes had left and that was removed here: "group", and "link" where who lasts can have
+	// links. Links are swept again with each box.
+	Swept map[string]int
+
 	// Linkable says why boxes cannot have links of their own, for IPv4 and for IPv6.
 	Linkable func() (no4, no6 error)
 

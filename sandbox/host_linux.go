@@ -32,15 +32,23 @@ func Enter(lasts bool) (*Host, error) {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return nil, fmt.Errorf("sandbox: mount /proc: %w (inside another container, its runtime must leave /proc unmasked; see `skillbox doctor`)", err)
 	}
-	h := &Host{lasts: lasts}
+	h := &Host{lasts: lasts, Swept: map[string]int{}}
 	var err error
 	if h.Namespaces, err = boxinit.Namespaces(); err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	if err := errors.Join(h.identify(), h.readLimits(), h.findInit(), h.openGroups(), h.mountPrivate()); err != nil {
+	if err := errors.Join(h.identify(), h.readLimits(), h.findInit(), h.openGroups(), h.mountPrivate(), h.sweepLinks()); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
+}
+
+// sweepLinks takes away what is left of dead processes' links, for who lasts; others do so with their one box.
+func (h *Host) sweepLinks() (err error) {
+	if h.lasts && h.Mode == "root" {
+		h.Swept["link"], err = netpolicy.Sweep()
+	}
+	return err
 }
 
 // mountPrivate puts a tmpfs over a directory that no policy can name as a source, so that it hides nothing.

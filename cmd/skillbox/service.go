@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -24,19 +23,15 @@ It is not started if it does not run.`,
 		Example: `  skillbox ps
   skillbox ps --json`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			document, err := askService(helper.OpStatus, nil)
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := client.Status(c.Context())
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printDocument(document)
+				return printJSON(s)
 			}
-			var s helper.Status
-			if err := json.Unmarshal(document, &s); err != nil {
-				return err
-			}
-			return printStatus(&s)
+			return printStatus(s)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -73,26 +68,7 @@ func killCommand() *cobra.Command {
 gets the verdict canceled. If one of them does not run, none is ended.`,
 		Example: `  skillbox kill 5nq0c2v7w3k8m1xa`,
 		Args:    cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, ids []string) error {
-			_, err := askService(helper.OpKill, ids)
-			return err
-		},
+		RunE:    func(c *cobra.Command, ids []string) error { return client.Kill(c.Context(), ids...) },
 	}
 }
 
-// askService asks the caller's service if there is one.
-func askService(op string, words []string) (json.RawMessage, error) {
-	r := &helper.Request{Version: helper.Version, Op: op, Words: words}
-	var err error
-	if r.Build, err = client.Build(); err != nil {
-		return nil, err
-	}
-	p, err := helper.RunningService()
-	if err != nil {
-		return nil, err
-	}
-	if p == nil {
-		return nil, &helper.Error{Message: "your service does not run", Hint: "`skillbox exec --mode user` starts it"}
-	}
-	return document(p, r, nil)
-}

@@ -30,8 +30,8 @@ func main() {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == "oneshot":
 		err = oneShot()
-	case len(os.Args) == 4 && os.Args[1] == "user":
-		err = user(os.Args[2], os.Args[3])
+	case len(os.Args) == 5 && os.Args[1] == "user":
+		err = user(os.Args[2], os.Args[3], os.Args[4])
 	default:
 		err = errors.New("started by skillbox, not by hand")
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 // user serves its user's calls on the listening socket that is descriptor 3, and has this name in the directory that is descriptor 4, until
-// it was idle for so long. It writes its log to stderr.
-func user(name, idle string) error {
+// it was idle for so long. It writes its log to stderr, and serves its metrics where it is told.
+func user(name, idle, metrics string) error {
 	wait, err := time.ParseDuration(idle)
 	if err != nil {
 		return err
@@ -30,11 +30,11 @@ func user(name, idle string) error {
 	for _, fd := range []int{3, 4} {
 		unix.CloseOnExec(fd)
 	}
+	dir := os.NewFile(4, "directory of the service")
 	s := &server.Service{
-		Listening: os.NewFile(3, name), Dir: os.NewFile(4, "directory of the service"), Name: name, Build: build, Idle: wait,
-		Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
+		Listening: os.NewFile(3, name), Dir: dir, Name: name, Build: build, Idle: wait, Log: server.NewLog(dir), Version: version, MetricsAt: metrics,
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, os.Interrupt)
+	ctx, stop := untilStopped(s.Log)
 	defer stop()
 	err = errors.Join(awaitIDs(), leanBoxes())
 	if err != nil {
@@ -44,10 +44,26 @@ func user(name, idle string) error {
 	if err != nil {
 		return errors.Join(err, s.Refuse(err))
 	}
-	s.Log.Info("started", "mode", host.Mode, "idle", wait.String())
+	s.Log.Info("started", "version", version, "mode", host.Mode, "idle", wait.String(), "metrics", metrics, "swept", host.Swept)
 	err = s.Run(ctx, host)
 	s.Log.Info("left", "error", err)
 	return errors.Join(err, host.Close())
+}
+
+// untilStopped ends with the first SIGTERM; the second ends this process, and as it is pid 1 with it every box, at once.
+func untilStopped(log *slog.Logger) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, unix.SIGTERM, os.Interrupt)
+	go func() {
+		s := <-signals
+		log.Info("stopping", "signal", s.String())
+		cancel()
+		s = <-signals
+		log.Warn("stopping at once", "signal", s.String())
+		os.Exit(125)
+	}()
+	return ctx, cancel
 }
 
 // idsTime is how long whoever started us has to give the new user namespace its ids.

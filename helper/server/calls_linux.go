@@ -11,12 +11,10 @@ import (
 	"skillbox/helper"
 )
 
-// calls are those that a service runs, and what those came to that it ran.
+// calls are those that a service runs.
 type calls struct {
-	mu       sync.Mutex
-	running  map[string]*running // by the box's id
-	verdicts map[string]int64
-	ready    int64 // that found a box ready
+	mu      sync.Mutex
+	running map[string]*running // by the box's id
 }
 
 type running struct {
@@ -25,37 +23,33 @@ type running struct {
 }
 
 // begin lists a call until end.
-func (c *calls) begin(id string, d *decision, found bool, kill func()) {
+func (c *calls) begin(id string, d *decision, kill func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running == nil {
 		c.running = map[string]*running{}
 	}
 	c.running[id] = &running{helper.Running{ID: id, Skill: d.bundle.Name, Policy: d.policy.Name, Command: d.argv, Since: time.Now().UTC()}, kill}
-	if found {
-		c.ready++
-	}
 }
 
-func (c *calls) end(id, verdict string) {
+func (c *calls) end(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.running, id)
-	if c.verdicts == nil {
-		c.verdicts = map[string]int64{}
-	}
-	c.verdicts[verdict]++
+}
+
+func (c *calls) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.running)
 }
 
 // status is what `skillbox ps` shows.
-func (c *calls) status(p *pool, since time.Time) (json.RawMessage, error) {
+func (c *calls) status(p *pool, r *record, since time.Time) (json.RawMessage, error) {
 	c.mu.Lock()
-	s := helper.Status{Since: since.UTC(), Running: []helper.Running{}, Verdicts: map[string]int64{}, FoundReady: c.ready}
+	s := helper.Status{Since: since.UTC(), Running: []helper.Running{}, Verdicts: r.Verdicts(), FoundReady: r.Found()}
 	for _, r := range c.running {
 		s.Running = append(s.Running, r.Running)
-	}
-	for verdict, n := range c.verdicts {
-		s.Verdicts[verdict] = n
 	}
 	c.mu.Unlock()
 	slices.SortFunc(s.Running, func(a, b helper.Running) int { return a.Since.Compare(b.Since) })

@@ -3,21 +3,21 @@ package server
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"skillbox/helper"
+	"skillbox/helper/server/metrics"
 	"skillbox/sandbox"
 )
 
 // pool keeps boxes ready: prepared before the call comes that they serve. Each serves one, and one that is too old, or whose bundle has
 // changed, none.
 type pool struct {
-	host *sandbox.Host
-	log  *slog.Logger
+	host   *sandbox.Host
+	record *record
 
 	mu      sync.Mutex
 	shelves map[string]*shelf // by key
@@ -60,10 +60,21 @@ const (
 	closeTime = 10 * time.Second
 )
 
-func newPool(h *sandbox.Host, log *slog.Logger) *pool {
-	p := &pool{host: h, log: log, shelves: map[string]*shelf{}, refill: make(chan struct{}, 1), end: make(chan struct{})}
+func newPool(h *sandbox.Host, r *record) *pool {
+	p := &pool{host: h, record: r, shelves: map[string]*shelf{}, refill: make(chan struct{}, 1), end: make(chan struct{})}
 	p.work.Go(p.tend)
 	return p
+}
+
+// unfit is why no call may have the box, "" if one may.
+func (r *ready) unfit() string {
+	switch {
+	case !r.box.Alive():
+		return metrics.Died
+	case time.Since(r.since) >= fresh:
+		return metrics.TooOld
+	}
+	return ""
 }
 
 // has says that a call would probably find a box.
@@ -83,10 +94,14 @@ func (p *pool) take(key, digest string) *sandbox.Box {
 		r := s.ready[0]
 		s.ready = s.ready[1:]
 		p.boxes--
-		if s.digest == digest && r.box.Alive() && time.Since(r.since) < fresh {
+		unfit := r.unfit()
+		if unfit == "" && s.digest != digest {
+			unfit = metrics.BundleChanged
+		}
+		if unfit == "" {
 			return r.box // another is prepared when the call is over: it would take the processor from it
 		}
-		p.discard(r.box)
+		p.discard(r.box, unfit)
 	}
 	return nil
 }
@@ -113,7 +128,7 @@ func (p *pool) served(key string, plan *sandbox.Plan, digest string, found bool)
 		s.want = max(s.want, 2)
 	}
 	if s.digest != digest {
-		p.clear(s)
+		p.clear(s, metrics.BundleChanged)
 		s.digest = digest
 	}
 	s.used = time.Now()
@@ -130,6 +145,16 @@ func (p *pool) status() []helper.Ready {
 	}
 	slices.SortFunc(all, func(a, b helper.Ready) int { return strings.Compare(a.Bundle, b.Bundle) })
 	return all
+}
+
+// count is how many boxes are ready, and how many are being prepared.
+func (p *pool) count() (ready, coming int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.shelves {
+		ready, coming = ready+len(s.ready), coming+s.coming
+	}
+	return ready, coming
 }
 
 func (p *pool) wake() {
@@ -183,7 +208,7 @@ func (p *pool) prepareOne() bool {
 	if err == nil {
 		box, err = inTime(func() (*sandbox.Box, error) { return sandbox.Prepare(p.host, next.plan, id) }, func(late *sandbox.Box) {
 			if late != nil {
-				p.discard(late)
+				p.discard(late, metrics.Failed)
 			}
 		})
 	}
@@ -195,11 +220,16 @@ func (p *pool) prepareOne() bool {
 	case err != nil:
 		p.boxes--
 		next.failed = time.Now()
-		p.log.Warn("prepare a box ahead", "error", err)
-	case p.ended || next.want == 0:
+		p.record.Discarded(metrics.Failed)
+		p.record.log.Warn("prepare a box ahead", "error", err)
+	case p.ended:
 		p.boxes--
-		p.discard(box)
+		p.discard(box, metrics.Stopped)
+	case next.want == 0:
+		p.boxes--
+		p.discard(box, metrics.Unused)
 	default:
+		p.record.Ahead(time.Duration(box.Phases["prepare_ms"] * float64(time.Millisecond)))
 		next.ready = append(next.ready, &ready{box, time.Now()})
 	}
 	return err == nil
@@ -211,30 +241,32 @@ func (p *pool) expire() {
 	for key, s := range p.shelves {
 		if time.Since(s.used) > keep {
 			s.want = 0
-			p.clear(s)
+			p.clear(s, metrics.Unused)
 			delete(p.shelves, key)
 			continue
 		}
-		for len(s.ready) > 0 && (time.Since(s.ready[0].since) > fresh || !s.ready[0].box.Alive()) {
-			p.discard(s.ready[0].box)
+		for len(s.ready) > 0 && s.ready[0].unfit() != "" {
+			p.discard(s.ready[0].box, s.ready[0].unfit())
 			s.ready = s.ready[1:]
 			p.boxes--
 		}
 	}
 }
 
-func (p *pool) clear(s *shelf) {
+func (p *pool) clear(s *shelf, why string) {
 	for _, r := range s.ready {
-		p.discard(r.box)
+		p.discard(r.box, why)
 	}
 	p.boxes -= len(s.ready)
 	s.ready = nil
 }
 
-func (p *pool) discard(b *sandbox.Box) {
+// discard ends a box that served no call.
+func (p *pool) discard(b *sandbox.Box, why string) {
+	p.record.discard(b.ID, why)
 	p.work.Go(func() {
 		if err := b.Close(); err != nil {
-			p.log.Error("close a box that served no call", "box", b.ID, "error", err)
+			p.record.log.Error("close a box that served no call", "box", b.ID, "error", err)
 		}
 	})
 }
@@ -249,7 +281,7 @@ func (p *pool) close() error {
 	p.ended = true
 	close(p.end)
 	for key, s := range p.shelves {
-		p.clear(s)
+		p.clear(s, metrics.Stopped)
 		delete(p.shelves, key)
 	}
 	p.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 
 	"skillbox/bundle"
 	"skillbox/helper"
+	"skillbox/helper/server/metrics"
 	"skillbox/output"
 	"skillbox/sandbox"
 	"skillbox/wire"
@@ -72,7 +73,10 @@ type connection struct {
 	before  *decisions    // likewise
 	spoken  [sha256.Size]byte
 	tree    *bundle.Tree // once digested
-	link    *link        // nil before exec
+	record  *record      // of the service; nil with pool
+	box     string       // how the call got its box from the pool; "" for not at all
+	stopped stopped
+	link    *link // nil before exec
 	oneShot bool
 	after   func() // once the answer is sent
 	endWalk func() // waits for the end of digest; nil before it begins
@@ -89,6 +93,11 @@ func (c *connection) answer() error {
 		result, box := c.exec()
 		result.Phases["enter_ms"] = c.entered
 		result.DurationMS = sandbox.Since(c.began)
+		if c.record != nil {
+			c.stopped.tell(result)
+			c.record.Call(result, c.box) // who has the result finds it counted
+			defer c.record.ended(result, c.box)
+		}
 		err := sendResult(c.conn, result)
 		if c.after != nil {
 			c.after()
@@ -189,12 +198,17 @@ func (c *connection) pooled(d *decision, digesting <-chan digested, phases map[s
 	if found {
 		box.Phases = phases
 		box.Phases["prepare_ms"] = 0
+		c.box = metrics.FoundReady
 	} else {
 		maps.Copy(box.Phases, phases)
+		c.box = metrics.Prepared
 	}
-	c.calls.begin(box.ID, d, found, c.link.kill)
+	c.calls.begin(box.ID, d, func() {
+		c.stopped.because("killed by `skillbox kill`")
+		c.link.kill()
+	})
 	result := identified(c.run(box, d, tree, nil), box.ID, d, tree)
-	c.calls.end(box.ID, result.Verdict)
+	c.calls.end(box.ID)
 	return result, box
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skillbox/helper"
+	"skillbox/helper/server/metrics"
 	"skillbox/sandbox"
 	"skillbox/wire"
 )
@@ -25,9 +26,12 @@ type Service struct {
 	Build     string   // clients of another are sent away, and the service leaves
 	Idle      time.Duration
 	Log       *slog.Logger
+	Version   string
+	MetricsAt string // "" for nowhere, "unix" for a socket beside the service's own, or an address
 
 	host    *sandbox.Host
 	pool    *pool
+	record  *record
 	calls   calls
 	before  decisions
 	since   time.Time
@@ -38,6 +42,8 @@ type Service struct {
 	last   time.Time // when the last one ended
 	leave  chan struct{}
 	leaves sync.Once
+
+	metricsAt string // the path or address that MetricsAt came to
 }
 
 const (
@@ -53,8 +59,19 @@ const (
 // when ctx ends, they do.
 func (s *Service) Run(ctx context.Context, host *sandbox.Host) error {
 	s.host, s.leave, s.since, s.last = host, make(chan struct{}), time.Now(), time.Now()
-	s.pool = newPool(host, s.Log)
-	err := errors.Join(s.accept(ctx), s.Retire(helper.Reply{Retired: true}))
+	s.record = newRecord(s.Version, s.Log)
+	for kind, n := range host.Swept {
+		s.record.Swept(kind, n)
+	}
+	s.pool = newPool(host, s.record)
+	endMetrics, err := s.exposeMetrics()
+	if err != nil {
+		return errors.Join(err, s.Refuse(err), s.pool.close())
+	}
+	err = s.accept(ctx)
+	boxes := s.boxes()
+	s.Log.Info("leaving", "stopped", ctx.Err() != nil, "running", boxes.Running, "ready", boxes.Ready)
+	err = errors.Join(err, endMetrics(), s.Retire(helper.Reply{Retired: true})) // the next service wants the metrics' address
 	s.serving.Wait()
 	return errors.Join(err, s.pool.close())
 }
@@ -91,8 +108,8 @@ func (s *Service) next(ctx context.Context) (*wire.Conn, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case conn != nil && !welcome(who):
-			s.Log.Warn("refused", "uid", who.Uid, "pid", who.Pid)
+		case conn != nil && unwelcome(who) != "":
+			s.record.refuse(unwelcome(who), who, nil)
 			conn.Close()
 			continue
 		case conn != nil:
@@ -110,9 +127,17 @@ func (s *Service) next(ctx context.Context) (*wire.Conn, error) {
 	}
 }
 
-// welcome says that who connects is our user, outside of every box of ours: a skill that a policy shows the socket is the same user, but its
-// process has a number here.
-func welcome(who unix.Ucred) bool { return who.Uid == uint32(os.Getuid()) && who.Pid == 0 }
+// unwelcome is "" if who connects is our user, outside of every box of ours: a skill that a policy shows the socket is the same user, but its
+// process has a number here. Otherwise it is why the connection is refused.
+func unwelcome(who unix.Ucred) string {
+	switch {
+	case who.Uid != uint32(os.Getuid()):
+		return metrics.Stranger
+	case who.Pid != 0:
+		return metrics.FromBox
+	}
+	return ""
+}
 
 func (s *Service) leaving(ctx context.Context) bool {
 	select {
@@ -152,7 +177,7 @@ func (s *Service) Retire(answer helper.Reply) error {
 		if err != nil || conn == nil {
 			return errors.Join(err, s.Listening.Close())
 		}
-		if !welcome(who) {
+		if unwelcome(who) != "" {
 			conn.Close()
 			continue
 		}
@@ -186,6 +211,15 @@ func (s *Service) Refuse(why error) error {
 	return err
 }
 
+// refused notes a client that did not come to ask.
+func (s *Service) refused(err error) {
+	reason := metrics.Malformed
+	if errors.Is(err, unix.EAGAIN) {
+		reason = metrics.Silent
+	}
+	s.record.refuse(reason, unix.Ucred{Uid: uint32(os.Getuid())}, err)
+}
+
 // serve answers one connection, and sees to it that nobody holds the service who says or reads nothing.
 func (s *Service) serve(ctx context.Context, conn *wire.Conn) error {
 	defer conn.Close()
@@ -198,14 +232,17 @@ func (s *Service) serve(ctx context.Context, conn *wire.Conn) error {
 		return nil // who only looks whether somebody is here
 	}
 	if err != nil {
-		return err
+		s.refused(err)
+		return nil
 	}
 	f, err := sort(&r, fds)
 	defer f.close()
-	if r.Build != s.Build || r.Version != helper.Version {
+	if (r.Build != s.Build && !helper.Served(r.Op)) || r.Version != helper.Version {
+		s.record.Refused(metrics.Build)
 		s.leaves.Do(func() { close(s.leave) })
 	}
 	if s.leaving(ctx) {
+		s.record.Refused(metrics.Leaving)
 		return conn.Send(helper.Reply{Retired: true})
 	}
 	if err := conn.Bound(0, answerTime); err != nil {
@@ -216,12 +253,20 @@ func (s *Service) serve(ctx context.Context, conn *wire.Conn) error {
 	}
 	switch r.Op {
 	case helper.OpStatus:
-		return conn.Send(document(s.calls.status(s.pool, s.since)))
+		return conn.Send(document(s.calls.status(s.pool, s.record, s.since)))
+	case helper.OpStats:
+		return conn.Send(document(s.stats()))
+	case helper.OpMetrics:
+		return conn.Send(document(s.exposition()))
 	case helper.OpKill:
+		s.Log.Info("kill", "calls", r.Words)
 		return conn.Send(document(s.calls.kill(r.Words)))
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.StopReading() }) // as if the client had gone, but it is still told
+	c := &connection{conn: conn, host: s.host, request: &r, files: f, began: time.Now(), pool: s.pool, calls: &s.calls, before: &s.before, record: s.record}
+	stop := context.AfterFunc(ctx, func() {
+		c.stopped.because("the service was stopped")
+		_ = conn.StopReading() // as if the client had gone, but it is still told
+	})
 	defer stop()
-	c := &connection{conn: conn, host: s.host, request: &r, files: f, began: time.Now(), pool: s.pool, calls: &s.calls, before: &s.before}
 	return errors.Join(c.answer(), c.hangUp())
 }
