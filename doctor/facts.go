@@ -47,6 +47,8 @@ type Facts struct {
 	Box    BoxTry
 	Holds  []BoxTry // limits
 	Egress BoxTry   // with a way out
+
+	Service *Service // this user's; nil is not looked at
 }
 
 // mode is the one that skillbox uses for this user.

@@ -37,6 +37,7 @@ func Look(ctx context.Context, version string) *Facts {
 	f.Programs = FindPrograms(ctx, version)
 	f.askSkillboxd(ctx)
 	f.tryBoxes(ctx)
+	f.lookAtService(ctx)
 	return f
 }
 

@@ -33,8 +33,9 @@ func newRecord(version string, log *slog.Logger) *record {
 	return &record{Metrics: metrics.New(version), log: log, refusal: map[string]*refusal{}}
 }
 
-// ended logs a call whose result the client has.
-func (r *record) ended(result *helper.Result, how string) {
+// ended counts a call; the returned function logs it, which the client need not wait for.
+func (r *record) ended(result *helper.Result, how string) (log func()) {
+	r.Call(result, how)
 	var denials int64
 	for _, d := range result.Denials {
 		denials += d.Count
@@ -47,7 +48,7 @@ func (r *record) ended(result *helper.Result, how string) {
 	if result.Verdict == helper.Failed && result.ExitCode == helper.CodeFailed && result.Error != nil {
 		words = append(words, "error", result.Error.Message)
 	}
-	r.log.Info("call", words...)
+	return func() { r.log.Info("call", words...) }
 }
 
 // discard notes the end of a box that served no call.

@@ -94,9 +94,11 @@ func (c *connection) answer() error {
 		result.Phases["enter_ms"] = c.entered
 		result.DurationMS = sandbox.Since(c.began)
 		if c.record != nil {
+			if result.ID == "" { // it came to no box
+				result.ID = sandbox.NewID()
+			}
 			c.stopped.tell(result)
-			c.record.Call(result, c.box) // who has the result finds it counted
-			defer c.record.ended(result, c.box)
+			defer c.record.ended(result, c.box)() // who has the result finds it counted
 		}
 		err := sendResult(c.conn, result)
 		if c.after != nil {
