@@ -23,6 +23,12 @@ import (
 // connect speaks to the service without a client, as a user.
 func (s *service) connect(t *testing.T, uid int) (int, error) {
 	t.Helper()
+	return s.connectTo(t, filepath.Base(s.socket()), uid)
+}
+
+// connectTo connects with a socket in its directory.
+func (s *service) connectTo(t *testing.T, name string, uid int) (int, error) {
+	t.Helper()
 	dir, err := os.Open(s.dir())
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +50,6 @@ func (s *service) connect(t *testing.T, uid int) (int, error) {
 			t.Fatal(errno)
 		}
 	}
-	name := filepath.Base(s.socket())
 	become(uid)
 	err = unix.Connect(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)})
 	become(os.Getuid())
@@ -190,9 +195,8 @@ func TestNoServiceWhereItMayNotBe(t *testing.T) {
 	})
 }
 
-// A policy may show the service's own directory to a skill, which is the caller to everybody who asks the kernel.
-func TestASkillIsNoClientOfTheServiceThatRunsIt(t *testing.T) {
-	const ask = `
+// asking is a skill that connects with what a policy shows it.
+const asking = `
 import glob, socket
 s = socket.socket(socket.AF_UNIX)
 s.settimeout(5)
@@ -202,9 +206,12 @@ try:
 except OSError as e:
     print(type(e).__name__)
 `
+
+// A policy may show the service's own directory to a skill, which is the caller to everybody who asks the kernel.
+func TestASkillIsNoClientOfTheServiceThatRunsIt(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		s := m.service(t)
-		bundle := m.bundleOf(t, map[string]string{"ask.py": ask})
+		bundle := m.bundleOf(t, map[string]string{"ask.py": asking})
 		s.run(t, nil, bundle, "true") // the socket is there
 		policy := m.file(t, "policy.yaml", "version: 1\nfilesystem: {read: [{host: "+s.dir()+", path: /svc}]}\n")
 		if r := s.run(t, []string{"--policy", policy}, bundle, "/usr/bin/python3", "ask.py"); r.Stdout != "closed\n" {

@@ -24,9 +24,10 @@ import (
 // service is a runtime directory of a test's own: whoever calls with it is served by the one skillboxd that has its socket there.
 type service struct {
 	mode mode
-	at   string // XDG_RUNTIME_DIR
-	bin  string // where the programs are
-	idle string // SKILLBOX_IDLE
+	at   string   // XDG_RUNTIME_DIR
+	bin  string   // where the programs are
+	idle string   // SKILLBOX_IDLE
+	also []string // more of the environment
 	// within runs what is asked of the service where its network namespace is another than the test's; nil is here.
 	within func(func() error) error
 }
@@ -101,7 +102,7 @@ func (s *service) dir() string { return filepath.Join(s.at, "skillbox") }
 
 // socket is the path of its one socket, or of none.
 func (s *service) socket() string {
-	found, err := filepath.Glob(filepath.Join(s.dir(), "*.sock"))
+	found, err := filepath.Glob(filepath.Join(s.dir(), "skillboxd-*.sock"))
 	if err != nil || len(found) != 1 {
 		return filepath.Join(s.dir(), "no.sock")
 	}
@@ -118,7 +119,15 @@ func (s *service) log(t *testing.T) string {
 }
 
 func (s *service) env() []string {
-	return []string{"XDG_RUNTIME_DIR=" + s.at, "SKILLBOX_IDLE=" + s.idle}
+	return append([]string{"XDG_RUNTIME_DIR=" + s.at, "SKILLBOX_IDLE=" + s.idle}, s.also...)
+}
+
+// skillbox is another of the client's commands.
+func (s *service) skillbox(args ...string) *exec.Cmd {
+	c := s.mode.command(args...)
+	c.Path = filepath.Join(s.bin, "skillbox")
+	c.Env = append(c.Env, s.env()...)
+	return c
 }
 
 // command is a client of the service.
@@ -200,9 +209,7 @@ func (s *service) warm(t *testing.T, inARow int, call func() *helper.Result) {
 func (s *service) awaitReady(t *testing.T) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < patience(2*time.Second); time.Sleep(20 * time.Millisecond) {
-		c := s.mode.command("ps", "--json")
-		c.Path = filepath.Join(s.bin, "skillbox")
-		c.Env = append(c.Env, s.env()...)
+		c := s.skillbox("ps", "--json")
 		var out []byte
 		ask := func() (err error) {
 			out, err = c.Output()

@@ -71,4 +71,3 @@ gets the verdict canceled. If one of them does not run, none is ended.`,
 		RunE:    func(c *cobra.Command, ids []string) error { return client.Kill(c.Context(), ids...) },
 	}
 }
-
