@@ -47,6 +47,10 @@ func modes() ([]string, cobra.ShellCompDirective) {
 	return []string{"auto", "oneshot", "user"}, cobra.ShellCompDirectiveNoFileComp
 }
 
+func nothing() ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
 // completeOne completes the first argument, and nothing after it.
 func completeOne(first completer) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -99,6 +99,10 @@ func TestTheShellIsOfferedWhatFits(t *testing.T) {
 		{"policy ", []string{"check", "explain", "init", "schema", nothing}},
 		{"completion ", []string{"bash", "zsh", "fish", nothing}},
 		{"do", []string{"doctor", nothing}},
+		{"kill ", []string{nothing}}, // no service runs
+		{"logs ", []string{nothing}},
+		{"logs -n ", []string{nothing}},
+		{"stats --", []string{"--help", "--json", "--prometheus", nothing}},
 	} {
 		if got := complete(t, strings.Split(c.args, " ")...); !slices.Equal(got, c.want) {
 			t.Errorf("%q: got %v, want %v", c.args, got, c.want)

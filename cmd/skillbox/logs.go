@@ -29,11 +29,13 @@ func logsCommand() *cobra.Command {
 		Long: `Show the log of your own service (exec --mode user), one JSON object to a line: each call with its
 skill, policy, verdict and duration, and when the service started, left or refused somebody. What
 callers pass to skills and what skills say is not in it. The log lies beside the service's socket;
-when it is 4 MiB long another is begun, and one old one is kept.`,
+when it is 4 MiB long another is begun, and one old one is kept. The system service, where there
+is one, logs to the journal: journalctl -u skillboxd.`,
 		Example: `  skillbox logs
   skillbox logs -n 1000 | jq 'select(.verdict == "timed_out")'
   skillbox logs -f`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if lines < 0 {
 				return &helper.Error{Message: "-n must not be negative"}
@@ -44,6 +46,7 @@ when it is 4 MiB long another is begun, and one old one is kept.`,
 		},
 	}
 	c.Flags().IntVarP(&lines, "lines", "n", 100, "show the last `N` lines")
+	completeFlag(c, "lines", nothing)
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is logged from now on, until Ctrl-C")
 	return c
 }
@@ -53,12 +56,19 @@ func showLog(ctx context.Context, dir string, lines int, follow bool) error {
 	path := filepath.Join(dir, helper.ServiceLog)
 	log, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return &helper.Error{Message: "there is no log of a service in " + dir, Hint: "`skillbox exec --mode user` starts a service"}
+		hint := "`skillbox exec --mode user` starts a service"
+		if systemServes() {
+			hint = journal
+		}
+		return &helper.Error{Message: "there is no log of a service in " + dir, Hint: hint}
 	}
 	if err != nil {
 		return err
 	}
 	defer func() { log.Close() }()
+	if systemServes() {
+		fmt.Fprintln(os.Stderr, "skillbox:", journal)
+	}
 	recent, rest, err := split(log)
 	if err != nil {
 		return err
@@ -102,6 +112,17 @@ func showLog(ctx context.Context, dir string, lines int, follow bool) error {
 		log, rest = next, ""
 	}
 	return nil
+}
+
+// The system service, where there is one, is root's and logs to the journal.
+const (
+	systemSocket = "/run/skillboxd/skillboxd.sock"
+	journal      = "the system service's log is shown by journalctl -u skillboxd"
+)
+
+func systemServes() bool {
+	_, err := os.Lstat(systemSocket)
+	return err == nil
 }
 
 // followTime is how often is looked for more.

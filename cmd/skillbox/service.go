@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -22,7 +24,8 @@ func psCommand() *cobra.Command {
 It is not started if it does not run.`,
 		Example: `  skillbox ps
   skillbox ps --json`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := client.Status(c.Context())
 			if err != nil {
@@ -60,14 +63,35 @@ func printable(text string) string {
 	return quoted
 }
 
+// completionTime is how long a shell waits for the service.
+const completionTime = time.Second
+
+// completeCalls offers the calls that run, each with its skill.
+func completeCalls(c *cobra.Command, chosen []string, _ string) ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
+	defer cancel()
+	s, err := client.Status(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp // a shell shows no errors
+	}
+	var ids []string
+	for _, r := range s.Running {
+		if !slices.Contains(chosen, r.ID) {
+			ids = append(ids, cobra.CompletionWithDesc(r.ID, printable(r.Skill)))
+		}
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
 func killCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "kill CALL…",
 		Short: "End calls that your service runs, at once",
 		Long: `End calls by the ids that ps lists: every process of theirs is killed, and whoever made the call
 gets the verdict canceled. If one of them does not run, none is ended.`,
-		Example: `  skillbox kill 5nq0c2v7w3k8m1xa`,
-		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(c *cobra.Command, ids []string) error { return client.Kill(c.Context(), ids...) },
+		Example:           `  skillbox kill 5nq0c2v7w3k8m1xa`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeCalls,
+		RunE:              func(c *cobra.Command, ids []string) error { return client.Kill(c.Context(), ids...) },
 	}
 }

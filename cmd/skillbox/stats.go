@@ -31,7 +31,8 @@ service's, 127.0.0.1:9464 for an address.`,
 		Example: `  skillbox stats
   skillbox stats --json | jq .durations
   skillbox stats --prometheus`,
-		Args: cobra.NoArgs,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if prometheus {
 				text, err := client.Metrics(c.Context())
