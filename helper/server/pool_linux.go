@@ -263,8 +263,8 @@ func (p *pool) clear(s *shelf, why string) {
 
 // discard ends a box that served no call.
 func (p *pool) discard(b *sandbox.Box, why string) {
-	p.record.discard(b.ID, why)
 	p.work.Go(func() {
+		p.record.discard(b.ID, why) // here, for nobody is to wait for a log with the lock in hand
 		if err := b.Close(); err != nil {
 			p.record.log.Error("close a box that served no call", "box", b.ID, "error", err)
 		}
