@@ -364,3 +364,43 @@ func TestTheServiceIsAskedOnlyWhereThereIsOne(t *testing.T) {
 		}
 	})
 }
+
+func TestACallThatIsKilledSaysSo(t *testing.T) {
+	inEachMode(t, func(t *testing.T, m mode) {
+		s := m.service(t)
+		bundle := m.bundleOf(t, map[string]string{"main.sh": lasting})
+		word := rand.Text()
+		killed := s.background(t, nil, bundle, "./main.sh", word)
+		killed.expect(t, "ready\n")
+		other := s.background(t, nil, bundle, "./main.sh", rand.Text())
+		other.expect(t, "ready\n")
+		text, _ := output(t, s.skillbox("ps", "--json"))
+		var status helper.Status
+		if err := json.Unmarshal([]byte(text), &status); err != nil || len(status.Running) != 2 {
+			t.Fatalf("%v: %s", err, text)
+		}
+		if n := s.stats(t).Boxes.Running; n != 2 {
+			t.Errorf("%d boxes run", n)
+		}
+		first := status.Running[0]
+		if first.Command[len(first.Command)-1] != word {
+			t.Fatalf("the first is %v", first.Command)
+		}
+		if _, code := output(t, s.skillbox("kill", first.ID, "0000000000000000")); code != 125 || !running(word) {
+			t.Errorf("with an id that nobody has: exit code %d", code)
+		}
+		if _, code := output(t, s.skillbox("kill", first.ID)); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		if _, code := killed.wait(t); code != 130 || !strings.Contains(killed.stderr.String(), "killed by `skillbox kill`") || running(word) {
+			t.Errorf("the killed one's exit code is %d: %s", code, killed.stderr.String())
+		}
+		if n := s.stats(t).Boxes.Running; n != 1 {
+			t.Errorf("%d boxes run", n)
+		}
+		other.end(t)
+		if n := len(s.lines(t, "kill")); n != 2 {
+			t.Errorf("%d of 2 attempts are logged", n)
+		}
+	})
+}
