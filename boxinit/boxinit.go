@@ -12,6 +12,8 @@
 //	    ◄─ Exit: wait status, usage ─────────  and exits, which ends whatever is left in the pid namespace; if it is alone there, it waits
 //	                                           to be ended: skillboxd can then answer its caller first
 //
+// In the box of a session (Call.Stay) it does not exit, and takes the next Call; what the skill left running stays.
+//
 // Init reaps what the skill orphans. It keeps no environment, a neutral argv and is not dumpable, so that nothing of ours can be
 // read through /proc/1. It obeys nobody but its socket: signals sent by the skill are dropped.
 package boxinit
@@ -25,7 +27,7 @@ const (
 )
 
 // Version changes whenever the messages do: both binaries come from one build.
-const Version = 4
+const Version = 5
 
 // Setup is the first message to init.
 type Setup struct {
@@ -45,6 +47,7 @@ type Call struct {
 	Argv []string
 	Env  []string
 	Cwd  string
+	Stay bool // after the first process of the call init waits for another Call
 	TTY  bool
 	Rows uint16
 	Cols uint16
@@ -72,7 +75,7 @@ type Started struct {
 	Code  int    // exit code for Error in the shells' convention: 126 not executable, 127 not found, 125 otherwise
 }
 
-// Exit reports the end of the skill's first process.
+// Exit reports the end of the skill's first process. In a session its figures are of what was reaped since the Exit before.
 type Exit struct {
 	Status   uint32 // as wait4(2) gives it
 	UserUS   int64  // CPU time of the skill and its reaped descendants, in microseconds

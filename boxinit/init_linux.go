@@ -126,6 +126,9 @@ func serve(conn *wire.Conn, openFiles uint64) error {
 			wire.CloseAll(files)
 			continue // nothing runs yet that a signal could be meant for
 		}
+		if m.Call.Stay {
+			return reside(conn, m.Call, files, openFiles)
+		}
 		started, master, pid := start(m.Call, files, openFiles)
 		wire.CloseAll(files)
 		err = conn.Send(Reply{Started: &started}, master...)
@@ -194,15 +197,9 @@ func reap(conn *wire.Conn, main int) error {
 		if pid != main {
 			continue
 		}
-		alone := reapRest(&total)
-		err = conn.Send(Reply{Exit: &Exit{
-			Status:   uint32(status),
-			UserUS:   total.Utime.Nano() / 1000,
-			SystemUS: total.Stime.Nano() / 1000,
-			MaxRSS:   total.Maxrss << 10,
-			Alone:    alone,
-		}})
-		if err == nil && alone {
+		exit := exitOf(status, &total)
+		err = conn.Send(Reply{Exit: exit})
+		if err == nil && exit.Alone {
 			select {} // forward ends it with the socket: to take the box's namespaces down would keep a processor from whoever answers
 		}
 		return err
@@ -225,6 +222,18 @@ func reapRest(total *unix.Rusage) (alone bool) {
 		case status.Exited() || status.Signaled():
 			add(total, &usage)
 		}
+	}
+}
+
+// exitOf is what the first process came to that ended with this status; total has its usage, and gets that of what else has ended.
+func exitOf(status unix.WaitStatus, total *unix.Rusage) *Exit {
+	alone := reapRest(total)
+	return &Exit{
+		Alone:    alone,
+		Status:   uint32(status),
+		UserUS:   total.Utime.Nano() / 1000,
+		SystemUS: total.Stime.Nano() / 1000,
+		MaxRSS:   total.Maxrss << 10,
 	}
 }
 
