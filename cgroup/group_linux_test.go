@@ -146,6 +146,19 @@ func TestUsageIsTheKernelsOwnCountersSinceConfine(t *testing.T) {
 	if u.UserUS != after-before || u.UserUS <= 0 {
 		t.Errorf("user %d, the file grew by %d", u.UserUS, after-before)
 	}
+	// A session's calls are counted one by one.
+	if err := g.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	before = counter(t, g, "cpu.stat", "user_usec")
+	burn()
+	again, err := g.Usage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := counter(t, g, "cpu.stat", "user_usec"); again.UserUS != after-before || again.UserUS <= 0 {
+		t.Errorf("after Restart: user %d, the file grew by %d", again.UserUS, after-before)
+	}
 	// What this hierarchy has no controller for is absent, not zero.
 	if len(g.place.Lacks(Memory)) > 0 && (u.MemoryPeak != nil || u.OOMKills != nil) {
 		t.Errorf("memory is counted without a controller: %+v", u)

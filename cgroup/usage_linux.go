@@ -47,6 +47,24 @@ func (g *Group) Usage() (*Usage, error) {
 	return u, nil
 }
 
+// Restart lets Usage count from now on. A peak that this kernel cannot reset (memory.peak before Linux 6.12, pids.peak) remains one since
+// the group was confined.
+func (g *Group) Restart() error {
+	<-g.counted
+	now, err := g.count()
+	if err != nil {
+		return err
+	}
+	g.before, g.beforeErr = now, nil
+	if g.peak == nil {
+		return nil
+	}
+	if _, err := g.peak.WriteAt([]byte("reset"), 0); err != nil {
+		return fmt.Errorf("cgroup: reset memory.peak of %s: %w", g.Name, err)
+	}
+	return nil
+}
+
 // count reads the counters since the group was made.
 func (g *Group) count() (*Usage, error) {
 	m, err := g.manager.StatFiltered(cgroup2.StatCPU | cgroup2.StatMemoryEvents | cgroup2.StatIO)

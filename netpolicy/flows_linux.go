@@ -16,6 +16,7 @@ type Flow struct {
 	To             netip.AddrPort
 	Proto          string // "tcp" or "udp"
 	Sent, Received int64  // bytes of packets; zero where the kernel does not count them
+	Again          bool   // it was told before: these are the bytes since
 }
 
 // Attributes of linux/netfilter/nfnetlink_conntrack.h, beside those in conntrack_linux.go.
@@ -48,12 +49,14 @@ func (h *Handle) watchFlows() error {
 }
 
 // EachFlow calls f for every flow of the link when the kernel forgets it, and after Quiet for those that it still knows. Without a link
-// it returns at once. To list the table would take 12 ms where the host's has 262144 buckets, whose number all namespaces share.
+// it returns at once. After Resume it may be called again, and tells what there is since. To list the table would take 12 ms where the host's has 262144 buckets, whose number all namespaces share.
 func (h *Handle) EachFlow(f func(Flow)) error {
 	if h.flows == nil {
 		return nil
 	}
-	open := map[string]byte{} // families, by tuple
+	if h.live == nil {
+		h.live, h.told = map[string]byte{}, map[string]Flow{}
+	}
 	h.flows.each(func(kind netlink.HeaderType, data []byte) {
 		flow, ok := parseFlow(data)
 		if !ok {
@@ -61,14 +64,16 @@ func (h *Handle) EachFlow(f func(Flow)) error {
 		}
 		tuple := tupleOf(data)
 		if kind&0xff == ctNew {
-			open[string(tuple)] = data[0]
+			h.live[string(tuple)] = data[0]
+			delete(h.told, string(tuple))
 			return
 		}
-		delete(open, string(tuple))
-		f(flow)
+		f(flow.since(h.told[string(tuple)]))
+		delete(h.live, string(tuple))
+		delete(h.told, string(tuple))
 	})
 	var errs []error
-	for tuple, family := range open {
+	for tuple, family := range h.live {
 		// The kernel marks the one answer as a part of many: with an acknowledgement it has an end.
 		known, err := h.flowTable.do(ctGet, netlink.Acknowledge, family, []byte(tuple))
 		if err != nil && !errors.Is(err, unix.ENOENT) {
@@ -76,11 +81,19 @@ func (h *Handle) EachFlow(f func(Flow)) error {
 		}
 		for _, m := range known {
 			if flow, ok := parseFlow(m.Data); ok {
-				f(flow)
+				f(flow.since(h.told[tuple]))
+				flow.Again = true
+				h.told[tuple] = flow
 			}
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// since is what a flow carried after it was told last.
+func (f Flow) since(told Flow) Flow {
+	f.Again, f.Sent, f.Received = told.Again, f.Sent-told.Sent, f.Received-told.Received
+	return f
 }
 
 // tupleOf is the attribute that names an entry, as a request has it.

@@ -59,6 +59,18 @@ func (m *monitor) drain(f func(kind netlink.HeaderType, data []byte)) {
 	})
 }
 
+// resume lets each wait for messages again.
+func (m *monitor) resume() error { return m.conn.SetReadDeadline(time.Time{}) }
+
+// Resume is for EachRefused and EachFlow to be called again after Quiet; what came meanwhile waits for them.
+func (h *Handle) Resume() error {
+	err := h.refused.resume()
+	if h.flows != nil {
+		err = errors.Join(err, h.flows.resume())
+	}
+	return err
+}
+
 // Quiet lets EachRefused and EachFlow return when they have told what is there now.
 func (h *Handle) Quiet() error {
 	err := h.refused.quiet()

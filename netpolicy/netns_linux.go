@@ -34,6 +34,8 @@ type Handle struct {
 	unlinked bool // and will have no link any more
 
 	flowTable *flowTable
+	live      map[string]byte // flows that have begun and not ended: families, by tuple
+	told      map[string]Flow // what was told of those that had not ended then
 }
 
 // Path is how another process of our pid namespace joins the network namespace.

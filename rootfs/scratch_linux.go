@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path"
 	"strconv"
@@ -162,6 +163,50 @@ func (t *Tree) PutParams(content io.Reader, o Owner) error {
 // Params opens what PutParams wrote, to be read from the start.
 func (t *Tree) Params() (int, error) {
 	return unix.Openat(t.params, path.Base(ParamsFile), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+}
+
+// Clear takes away what the call before has brought, and its result file, so that the box can be brought another call's.
+func (t *Tree) Clear() error {
+	for _, dir := range []int{t.inputs, t.secrets} {
+		names, err := namesIn(dir)
+		if err != nil {
+			return fmt.Errorf("rootfs: what a call brought: %w", err)
+		}
+		for _, name := range names {
+			if err := unix.Unlinkat(dir, name, 0); err != nil {
+				return fmt.Errorf("rootfs: what a call brought: %w", err)
+			}
+		}
+	}
+	if err := unix.Unlinkat(t.params, path.Base(ParamsFile), 0); err != nil && err != unix.ENOENT {
+		return fmt.Errorf("rootfs: parameters: %w", err)
+	}
+	return t.clearResult()
+}
+
+func namesIn(dir int) ([]string, error) {
+	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "directory")
+	defer f.Close()
+	return f.Readdirnames(-1)
+}
+
+// clearResult takes the result file away. The directory is the skill's: what lies there in its place, and may come again while we look, is
+// nothing that we would read.
+func (t *Tree) clearResult() error {
+	dir, name := int(t.Result.Fd()), path.Base(ResultFile)
+	err := unix.Unlinkat(dir, name, 0)
+	if err == unix.EISDIR || err == unix.EPERM {
+		// It may be full: what is renamed is out of the way at once.
+		err = unix.Renameat(dir, name, dir, fmt.Sprintf("%s.%x", name, rand.Uint64()))
+	}
+	if err != nil && err != unix.ENOENT {
+		return fmt.Errorf("rootfs: result file: %w", err)
+	}
+	return nil
 }
 
 // writeFile creates name in dir; an existing file is an error. The owner is set last, when nothing more is to be written.

@@ -83,6 +83,15 @@ func (v *Supervisor) Denials() []Denial {
 	return v.tally.denials(v.spec)
 }
 
+// Take lists what was refused since it was last called, and forgets it.
+func (v *Supervisor) Take() []Denial {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := v.tally.denials(v.spec)
+	v.tally = tally{}
+	return all
+}
+
 // Close ends the supervisor and returns why it ended early, if it did. Counts remain.
 func (v *Supervisor) Close() error {
 	v.once.Do(func() {

@@ -58,6 +58,7 @@ func (g *Gateway) take(box *net.TCPConn) {
 	c.sent = sync.OnceFunc(g.sending.Done)
 	defer c.sent()
 	defer context.AfterFunc(g.ctx, func() { box.Close() })()
+	defer g.live(box)()
 	err := c.admit()
 	if err == nil {
 		g.record.mu.Lock()

@@ -44,6 +44,9 @@ type Gateway struct {
 
 	flowsErr error // of EachFlow
 
+	livingMu sync.Mutex
+	living   map[*net.TCPConn]bool // boxes' ends of connections
+
 	wg      sync.WaitGroup // of everything but EachRefused
 	told    sync.WaitGroup // of EachRefused and EachFlow
 	sending sync.WaitGroup // of connections whose client may have sent what the server has not got
@@ -67,16 +70,21 @@ func Start(h *netpolicy.Handle, o Options) *Gateway {
 		g.run(func() { g.accept(l) })
 	}
 	g.run(g.expire)
+	g.follow()
+	return g
+}
+
+// follow takes what the kernel tells, until Quiet.
+func (g *Gateway) follow() {
 	g.told.Add(2)
 	go func() {
 		defer g.told.Done()
-		h.EachRefused(g.refused)
+		g.net.EachRefused(g.refused)
 	}()
 	go func() {
 		defer g.told.Done()
-		g.flowsErr = h.EachFlow(g.carried)
+		g.flowsErr = g.net.EachFlow(g.carried)
 	}()
-	return g
 }
 
 func (g *Gateway) run(f func()) {

@@ -137,9 +137,14 @@ func (g *Gateway) carried(f netpolicy.Flow) {
 		e.Name = g.pins.anyName(f.To.Addr())
 		e.Verdict = g.opts.Rules.Name(e.Name, f.To.Port(), f.Proto)
 	}
-	g.record.mu.Lock()
-	g.record.totals.Connections++
-	g.record.mu.Unlock()
+	if f.Again && f.Sent == 0 && f.Received == 0 {
+		return
+	}
+	if !f.Again {
+		g.record.mu.Lock()
+		g.record.totals.Connections++
+		g.record.mu.Unlock()
+	}
 	g.record.allowed(e)
 }
 
