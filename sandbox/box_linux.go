@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,17 +36,22 @@ type Box struct {
 	jail       *nsjail.Jail
 	supervisor *seccomp.Supervisor
 	ids        *os.File // holds its block of ids; nil where the Host's is meant
+	session    *Session // nil in a box that serves one call
 }
+
+const idLetters = "0123456789abcdefghjkmnpqrstvwxyz"
 
 // NewID names a run: 16 characters of lower-case base 32, made by us and never accepted from anybody.
 func NewID() string {
-	const letters = "0123456789abcdefghjkmnpqrstvwxyz"
 	id := make([]byte, 16)
 	for i := range id {
-		id[i] = letters[rand.IntN(len(letters))]
+		id[i] = idLetters[rand.IntN(len(idLetters))]
 	}
 	return string(id)
 }
+
+// ValidID says that a name could be one that NewID has made.
+func ValidID(name string) bool { return len(name) == 16 && strings.Trim(name, idLetters) == "" }
 
 // Prepare builds a box. The plan's layers are compared with what init reports from inside; if one does not hold, it fails with
 // *nsjail.VerifyError and nothing is left.

@@ -128,11 +128,16 @@ func (n *network) close() error {
 // addNetwork puts what the box reached and was refused into the envelope. The skill has run: where the gateway did not end well, what it
 // has recorded is still told.
 func (b *Box) addNetwork(r *helper.Result) {
-	g, err := b.network.hangUp()
-	if g == nil {
+	var report gateway.Report
+	var err error
+	if g := b.network.gateway; g == nil {
 		return
+	} else if b.session != nil && b.Alive() {
+		report, err = g.Take()
+	} else {
+		_, err = b.network.hangUp()
+		report = g.Report()
 	}
-	report := g.Report()
 	r.Usage.Net = (*helper.Net)(&report.Totals)
 	for _, e := range report.Events {
 		r.Network = append(r.Network, helper.Flow{

@@ -129,7 +129,11 @@ func (b *Box) addDenials(r *helper.Result) {
 	if b.supervisor == nil {
 		return
 	}
-	for _, d := range b.supervisor.Denials() {
+	denials := b.supervisor.Denials
+	if b.session != nil {
+		denials = b.supervisor.Take
+	}
+	for _, d := range denials() {
 		what := d.Syscall
 		if d.Detail != "" {
 			what = fmt.Sprintf("%s(%s)", d.Syscall, d.Detail)

@@ -31,6 +31,7 @@ type Call struct {
 	Rows    uint16
 	Cols    uint16
 	Term    string
+	Timeout time.Duration // shorter than the plan's; 0 is the plan's
 
 	Cancel <-chan struct{} // one value: end the run gently; closed or a second value: at once
 	Resize <-chan helper.Resize
@@ -67,6 +68,7 @@ func (e *ending) get() (string, string) {
 func (b *Box) Run(call Call) (*helper.Result, error) {
 	began := time.Now()
 	end := &ending{}
+	call.Timeout = b.timeout(&call)
 	params, err := b.delivered(call, end)
 	if err != nil {
 		return nil, err
@@ -77,6 +79,11 @@ func (b *Box) Run(call Call) (*helper.Result, error) {
 	if verdict, message := end.get(); verdict != "" {
 		return b.neverStarted(verdict, message, began), nil
 	}
+	return b.perform(call, params, end, began)
+}
+
+// perform starts the skill and sees it to its end. params is a descriptor of its parameters, or -1.
+func (b *Box) perform(call Call, params int, end *ending, began time.Time) (*helper.Result, error) {
 	over := func() {
 		end.set(helper.OutputLimit, "the skill wrote more than %d bytes to stdout and stderr (resources.output)", b.Plan.Limits.OutputBytes)
 		b.kill()
@@ -85,13 +92,14 @@ func (b *Box) Run(call Call) (*helper.Result, error) {
 		over = nil
 	}
 	owner := b.Plan.Tree.Owner
-	message := boxinit.Call{Argv: call.Argv, Env: b.environment(call), Cwd: rootfs.SkillDir, TTY: call.TTY, Rows: call.Rows, Cols: call.Cols}
+	message := boxinit.Call{Argv: call.Argv, Env: b.environment(call), Cwd: rootfs.SkillDir, TTY: call.TTY, Rows: call.Rows, Cols: call.Cols, Stay: b.session != nil}
+	var err error
 	var pipes *stdio
 	var started *boxinit.Started
 	var pty *os.File
 	// A program on a file system that does not answer never gets executed.
-	guard := time.AfterFunc(b.Plan.Limits.Timeout, func() {
-		b.timedOut(end)
+	guard := time.AfterFunc(call.Timeout, func() {
+		timedOut(&call, end)
 		b.kill()
 	})
 	defer guard.Stop()
@@ -108,9 +116,12 @@ func (b *Box) Run(call Call) (*helper.Result, error) {
 	if err == nil && started.Error == "" && pipes == nil {
 		err = errors.New("sandbox: init sent no terminal")
 	}
+	if err == nil && pipes != nil && b.session != nil {
+		err = pipes.stay()
+	}
 	late := !guard.Stop()
 	if late {
-		b.timedOut(end) // the guard says so too, but may not have come to it yet
+		timedOut(&call, end) // the guard says so too, but may not have come to it yet
 	}
 	if err != nil || started.Error != "" || late {
 		if pipes != nil {
@@ -126,6 +137,9 @@ func (b *Box) Run(call Call) (*helper.Result, error) {
 	}
 	pipes.start()
 	exit, err := b.supervise(call, pty, end)
+	if b.session != nil {
+		b.session.settle(exit, end)
+	}
 	used, errUsed := b.used(exit, end)
 	result := b.result(exit, end, began)
 	b.addUsage(result, used)
@@ -140,7 +154,7 @@ func (b *Box) Run(call Call) (*helper.Result, error) {
 
 // drain sees what is still in the pipes to the caller, and words what that came to.
 func (b *Box) drain(call Call, pipes *stdio, result *helper.Result, end *ending, began time.Time) {
-	taken, err := pipes.finish(max(b.Plan.Limits.Grace, b.Plan.Limits.Timeout-time.Since(began)), call.Cancel)
+	taken, err := pipes.finish(max(b.Plan.Limits.Grace, call.Timeout-time.Since(began)), call.Cancel)
 	result.Usage.StdoutBytes, result.StdoutTruncated = pipes.bytesOf(1)
 	result.Usage.StderrBytes, result.StderrTruncated = pipes.bytesOf(2)
 	if n := pipes.dropped.Load(); n > 0 {
@@ -163,8 +177,16 @@ func (b *Box) drain(call Call, pipes *stdio, result *helper.Result, end *ending,
 	}
 }
 
-func (b *Box) timedOut(end *ending) {
-	end.set(helper.TimedOut, "the skill ran longer than %v (timeout)", b.Plan.Limits.Timeout)
+// timeout is the call's own where that is shorter.
+func (b *Box) timeout(call *Call) time.Duration {
+	if call.Timeout > 0 {
+		return min(call.Timeout, b.Plan.Limits.Timeout)
+	}
+	return b.Plan.Limits.Timeout
+}
+
+func timedOut(call *Call, end *ending) {
+	end.set(helper.TimedOut, "the skill ran longer than %v (timeout)", call.Timeout)
 }
 
 // delivered waits for deliver; a cancel or the time-out, noted in end, come first where the caller's parameters never end.
@@ -186,8 +208,8 @@ func (b *Box) delivered(call Call, end *ending) (int, error) {
 		return a.params, a.err
 	case <-call.Cancel:
 		end.set(helper.Canceled, "canceled by the caller before the skill was started")
-	case <-time.After(b.Plan.Limits.Timeout):
-		end.set(helper.TimedOut, "the parameters did not end within %v (timeout)", b.Plan.Limits.Timeout)
+	case <-time.After(call.Timeout):
+		end.set(helper.TimedOut, "the parameters did not end within %v (timeout)", call.Timeout)
 	}
 	return -1, nil
 }
@@ -305,7 +327,7 @@ func (b *Box) supervise(call Call, pty *os.File, end *ending) (*boxinit.Exit, er
 	ended := make(chan answer, 1)
 	go func() {
 		exit, err := b.jail.Wait()
-		if exit == nil || !exit.Alone {
+		if exit == nil || !exit.Alone && b.session == nil {
 			b.kill() // whatever the skill left behind
 			<-b.jail.Gone()
 		}
@@ -313,12 +335,14 @@ func (b *Box) supervise(call Call, pty *os.File, end *ending) (*boxinit.Exit, er
 	}()
 	watching := make(chan struct{})
 	defer close(watching)
-	if err := b.watch(watching, end); err != nil {
-		b.kill()
-		<-ended
-		return nil, err
+	if b.session == nil { // which is watched between its calls too
+		if err := b.watch(watching, end); err != nil {
+			b.kill()
+			<-ended
+			return nil, err
+		}
 	}
-	timeout := time.NewTimer(b.Plan.Limits.Timeout)
+	timeout := time.NewTimer(call.Timeout)
 	defer timeout.Stop()
 	var kill <-chan time.Time
 	cancel := call.Cancel
@@ -336,7 +360,7 @@ func (b *Box) supervise(call Call, pty *os.File, end *ending) (*boxinit.Exit, er
 		case a := <-ended:
 			return a.exit, a.err
 		case <-timeout.C:
-			b.timedOut(end)
+			timedOut(&call, end)
 			terminate()
 		case _, more := <-cancel:
 			end.set(helper.Canceled, "canceled by the caller")

@@ -25,6 +25,7 @@ type stdio struct {
 	limit   int64  // bytes of stdout and stderr together
 	onLimit func() // called when more comes; nil: what comes more is dropped
 	dropped atomic.Int64
+	stays   bool // see stay
 }
 
 // bytesOf says how much of descriptor n reached the caller, and whether something was cut off.
@@ -256,15 +257,26 @@ var errAbandoned = errors.New("sandbox: the caller does not read")
 func (s *stdio) copy(r *relay) error {
 	defer r.close()
 	buffer := make([]byte, chunk)
-	for {
-		if !r.fromSkill {
-			if stopped, err := await(r.src, unix.POLLIN, s.stop); stopped || err != nil {
+	rest := -1 // what is still to come when the call has ended and the box stays; -1 before
+	for rest != 0 {
+		if !r.fromSkill || s.stays && rest < 0 {
+			stopped, err := await(r.src, unix.POLLIN, s.stop)
+			if err != nil || stopped && !r.fromSkill {
 				return err
+			}
+			if stopped {
+				rest = pending(r.src)
+				continue
 			}
 		}
 		n, err := unix.Read(r.src, buffer)
 		switch {
 		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN && s.stays && r.fromSkill:
+			if rest > 0 {
+				return nil // somebody else has read it
+			}
 			continue
 		case err == unix.EAGAIN:
 			if stopped, err := await(r.src, unix.POLLIN, s.stop); stopped || err != nil {
@@ -277,6 +289,9 @@ func (s *stdio) copy(r *relay) error {
 			return fmt.Errorf("sandbox: relay: %w", err)
 		case n == 0:
 			return nil
+		}
+		if rest > 0 {
+			rest -= min(n, rest)
 		}
 		data := buffer[:n]
 		over := false
@@ -306,6 +321,7 @@ func (s *stdio) copy(r *relay) error {
 			return nil
 		}
 	}
+	return nil
 }
 
 // drop takes what the skill still writes, so that it never waits, and keeps none of it: the kernel moves a pipe's pages to /dev/null
@@ -316,11 +332,21 @@ func (s *stdio) drop(r *relay, buffer []byte) error {
 		return fmt.Errorf("sandbox: /dev/null: %w", err)
 	}
 	defer unix.Close(null)
+	flags := 0
+	if s.stays {
+		flags = unix.SPLICE_F_NONBLOCK
+	}
 	take := func() (int, error) {
-		n, err := unix.Splice(r.src, nil, null, nil, 1<<20, 0)
+		n, err := unix.Splice(r.src, nil, null, nil, 1<<20, flags)
 		return int(n), err
 	}
 	for {
+		if s.stays {
+			if stopped, err := await(r.src, unix.POLLIN, s.stop); stopped || err != nil {
+				s.dropped.Add(int64(pending(r.src)))
+				return err
+			}
+		}
 		n, err := take()
 		switch {
 		case err == unix.EINVAL: // a terminal, which splice(2) reads only into a pipe

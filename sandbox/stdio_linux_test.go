@@ -15,6 +15,7 @@ import (
 // wired is a call's stdio with this process as the skill and as the caller.
 type wired struct {
 	*stdio
+	lasts  bool        // the box outlives the call
 	skill  [3]int      // the skill's ends
 	caller [3]*os.File // the caller's other ends
 	over   atomic.Int64
@@ -69,6 +70,11 @@ func (w *wired) wire(t *testing.T, limit int64, merged bool, onLimit func()) {
 		}
 	}
 	w.handOver()
+	if w.lasts {
+		if err := w.stay(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.start()
 }
 
