@@ -41,17 +41,24 @@ type Call struct {
 }
 
 // Exec runs the call. When ctx ends, the skill is told to end, and killed if it does not; the Result's verdict is then canceled.
-func Exec(ctx context.Context, c Call) (*Result, error) {
+func Exec(ctx context.Context, c Call) (*Result, error) { return exec(ctx, &c, "") }
+
+// exec runs a call of its own, or of a session.
+func exec(ctx context.Context, c *Call, session string) (*Result, error) {
+	op := helper.OpExec
+	if session != "" {
+		op = helper.OpSessionExec
+	}
 	s := &sending{request: &helper.Request{
-		Version: helper.Version, Op: helper.OpExec, BundleName: c.Bundle, PolicyName: c.Policy, Words: c.Words, Entry: c.Entry,
+		Version: helper.Version, Op: op, Session: session, BundleName: c.Bundle, PolicyName: c.Policy, Words: c.Words, Entry: c.Entry,
 		TimeoutMS: c.Timeout.Milliseconds(), Capture: c.Stdout == nil || c.Stderr == nil, CacheDir: CacheDir(),
 	}}
 	defer s.close()
-	if err := s.open(&c); err != nil {
+	if err := s.open(c); err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	result, err := s.ask(ctx, &c)
+	result, err := s.ask(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +89,10 @@ func (s *sending) add(role string, f *os.File, own bool) {
 
 // open opens what the call names, with the caller's rights.
 func (s *sending) open(c *Call) error {
-	if err := s.openFile("bundle", c.Bundle, unix.O_DIRECTORY); err != nil {
-		return err
+	if s.request.Session == "" {
+		if err := s.openFile("bundle", c.Bundle, unix.O_DIRECTORY); err != nil {
+			return err
+		}
 	}
 	if c.Policy != "" {
 		if err := s.openFile("policy", c.Policy, 0); err != nil {
@@ -165,7 +174,11 @@ func (s *sending) ask(ctx context.Context, c *Call) (*Result, error) {
 		environ = func(name string) (string, bool) { v, ok := c.Env[name]; return v, ok }
 	}
 	for tries := 0; ; tries++ {
-		peer, err := Connect(c.Mode, s.request)
+		connect := Connect
+		if s.request.Session != "" {
+			connect = ConnectSession
+		}
+		peer, err := connect(c.Mode, s.request)
 		if err != nil {
 			return nil, err
 		}

@@ -31,6 +31,28 @@ func Connect(mode string, r *helper.Request) (*helper.Peer, error) {
 	return nil, &helper.Error{Message: fmt.Sprintf("mode %s: there are auto, oneshot and user", mode)}
 }
 
+// ConnectSession connects with the service that holds the caller's sessions, with mode "user", and for now "auto" or "". Only the request that
+// starts one starts a service.
+func ConnectSession(mode string, r *helper.Request) (*helper.Peer, error) {
+	switch mode {
+	case "", "auto", "user":
+	default:
+		return nil, &helper.Error{Message: fmt.Sprintf("mode %s: sessions are a service's: there are auto and user", mode)}
+	}
+	if r.Op == helper.OpSessionStart {
+		return Connect("user", r)
+	}
+	var err error
+	if r.Build, err = Build(); err != nil {
+		return nil, err
+	}
+	peer, err := helper.RunningService()
+	if err == nil && peer == nil {
+		err = &helper.Error{Message: fmt.Sprintf("no service runs, which session %q could be of", r.Session), Hint: "its service may have been replaced by a newer one, or have ended: start another with `skillbox session start`"}
+	}
+	return peer, err
+}
+
 // Build names the skillboxd that this program would start; a service of another build leaves when it is asked.
 func Build() (string, error) {
 	program, err := helper.Find("skillboxd")

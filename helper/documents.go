@@ -35,6 +35,7 @@ type Destination struct {
 type Status struct {
 	Since      time.Time        `json:"since"`
 	Running    []Running        `json:"running"`
+	Sessions   []SessionStatus  `json:"sessions"`
 	Ready      []Ready          `json:"ready"`
 	Verdicts   map[string]int64 `json:"verdicts"`    // of the calls that have ended
 	FoundReady int64            `json:"found_ready"` // calls that found a box ready

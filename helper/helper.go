@@ -17,6 +17,9 @@
 //	params                  anything readable, optional
 //	input                   a readable file, one for each of Request.Inputs
 //	outputs                 the write end of a pipe: a tar stream of what the skill left in /output (see package output)
+//
+// A session is begun by one request (bundle, policy), used by others, each on a connection of its own (all but bundle and policy), and outlives
+// them all: closing one ends a call that runs, and its session, but not one that waits.
 package helper
 
 import "encoding/json"
@@ -34,9 +37,14 @@ const (
 	OpPolicyExplain = "policy-explain" // answered with Explained; Words are destinations
 	OpDoctor        = "doctor"         // answered with Machine
 	OpStatus        = "status"         // of a service, answered with Status
-	OpKill          = "kill"           // of a service, answered with Text; Words are the ids of calls that are to end
+	OpKill          = "kill"           // of a service, answered with Text; Words are the ids of calls and sessions that are to end
 	OpStats         = "stats"          // of a service, answered with Stats
 	OpMetrics       = "metrics"        // of a service, answered with Text: what Prometheus reads
+	// One box for several calls: of a service only. A call in a session is as OpExec, in the box that is there, with the policy and the bundle of
+	// its beginning: Request.Session says which, and only what differs by call is looked at (no bundle, no policy).
+	OpSessionStart = "session-start" // answered with SessionStarted, or with a Result that says why not
+	OpSessionExec  = "session-exec"
+	OpSessionStop  = "session-stop" // answered with SessionStopped
 )
 
 // Plain says of an operation that it makes nothing and reads nothing but text: a skillboxd without any namespace of its own can
@@ -48,7 +56,7 @@ func Plain(op string) bool {
 // Served says of an operation that it is about a service: no other skillboxd knows it. A service answers it to clients of every build,
 // for who looks must not make it leave.
 func Served(op string) bool {
-	return op == OpStatus || op == OpKill || op == OpStats || op == OpMetrics
+	return op == OpStatus || op == OpKill || op == OpStats || op == OpMetrics || op == OpSessionStop
 }
 
 // Request is the first message. Fields that come from flags count as the operator's word.
@@ -68,6 +76,10 @@ type Request struct {
 	TimeoutMS  int64             `json:"timeout_ms,omitempty"`  // --timeout
 	MaxFiles   int               `json:"max_files,omitempty"`   // --max-files
 	MaxBytes   int64             `json:"max_bytes,omitempty"`   // --max-bytes
+
+	Session string `json:"session,omitempty"`  // whose call this is, or which is to stop
+	IdleMS  int64  `json:"idle_ms,omitempty"`  // of a session that starts: --idle, 0 is SessionIdle
+	TotalMS int64  `json:"total_ms,omitempty"` // --total, 0 is SessionTotal
 
 	TrustBundlePolicy bool   `json:"trust_bundle_policy,omitempty"`
 	Capture           bool   `json:"capture,omitempty"` // --json

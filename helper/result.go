@@ -37,7 +37,9 @@ const (
 // filled in by the client.
 type Result struct {
 	ID              string             `json:"id"`
-	Success         bool               `json:"success"` // exited with 0
+	Session         string             `json:"session,omitempty"` // in whose box it ran
+	Call            int                `json:"call,omitempty"`    // its number there, from 1
+	Success         bool               `json:"success"`           // exited with 0
 	Verdict         string             `json:"verdict"`
 	ExitCode        int                `json:"exit_code"` // what the skillbox command exits with
 	Signal          string             `json:"signal"`    // "SIGKILL", or ""

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"skillbox/client"
 )
 
 // completionCommand stands in for cobra's own, which has no examples and knows shells of other systems.
@@ -49,6 +52,33 @@ func modes() ([]string, cobra.ShellCompDirective) {
 
 func nothing() ([]string, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+func serviceModes() ([]string, cobra.ShellCompDirective) {
+	return []string{"auto", "user"}, cobra.ShellCompDirectiveNoFileComp
+}
+
+// liveSessions are those of the caller's service.
+func liveSessions() ([]string, cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
+	defer cancel()
+	s, err := client.Status(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp // a shell shows no errors
+	}
+	var ids []string
+	for _, one := range s.Sessions {
+		ids = append(ids, one.ID)
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeSession completes ID; what follows is the skill's business.
+func completeSession(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault
+	}
+	return liveSessions()
 }
 
 // completeOne completes the first argument, and nothing after it.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -51,10 +50,7 @@ Exit code: the skill's own; 124 timed out; 125 skillbox refused or failed; 126 n
 func (o *options) exec(args []string, dash int) error {
 	result, err := o.runSkill(args, dash)
 	if err != nil {
-		var e *helper.Error
-		if !errors.As(err, &e) {
-			e = &helper.Error{Message: err.Error()}
-		}
+		e := plainly(err)
 		if !o.json {
 			return e
 		}
@@ -67,13 +63,19 @@ func (o *options) exec(args []string, dash int) error {
 	} else if result.Error != nil {
 		complain(result.Error)
 	}
-	for _, w := range result.Warnings {
-		// The means by which defaults are held is no news for a person at every run.
-		if !o.json && !strings.HasSuffix(w, helper.LimitsWarning) {
-			fmt.Fprintf(os.Stderr, "skillbox: warning: %s\n", w)
-		}
+	if !o.json {
+		warn(result.Warnings)
 	}
 	return exitCode(result.ExitCode)
+}
+
+// plainly words an error for the envelope.
+func plainly(err error) *helper.Error {
+	var e *helper.Error
+	if !errors.As(err, &e) {
+		e = &helper.Error{Message: err.Error()}
+	}
+	return e
 }
 
 func printJSON(v any) error {
@@ -84,12 +86,16 @@ func printJSON(v any) error {
 
 // runSkill sends the request and gathers what belongs in the envelope.
 func (o *options) runSkill(args []string, dash int) (*helper.Result, error) {
-	r, fds, err := o.request(helper.OpExec, args, dash)
+	op := helper.OpExec
+	if o.session != "" {
+		op = helper.OpSessionExec
+	}
+	r, fds, err := o.request(op, args, dash)
 	if err != nil {
 		return nil, err
 	}
 	took := time.Now()
-	process, err := client.Connect(o.mode, r)
+	process, err := o.connect(r)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +115,14 @@ func (o *options) runSkill(args []string, dash int) (*helper.Result, error) {
 	return result, capture.Fill(result)
 }
 
+// connect finds who is to run a call: a session's is its service's.
+func (o *options) connect(r *helper.Request) (*helper.Peer, error) {
+	if o.session != "" {
+		return client.ConnectSession(o.mode, r)
+	}
+	return client.Connect(o.mode, r)
+}
+
 // ask has the request answered, by another skillboxd if this one is a service that leaves.
 func (o *options) ask(process *helper.Peer, r *helper.Request, fds []int, outputs func() error) (*helper.Result, error) {
 	defer func() { go exitOn(o.notified()) }()
@@ -118,7 +132,7 @@ func (o *options) ask(process *helper.Peer, r *helper.Request, fds []int, output
 		killed := stop()
 		closeErr := process.Close()
 		if errors.Is(err, helper.ErrRetired) && tries < client.Tries && !killed {
-			if process, err = client.Connect(o.mode, r); err != nil {
+			if process, err = o.connect(r); err != nil {
 				return nil, errors.Join(err, outputs())
 			}
 			continue

@@ -15,9 +15,10 @@ import (
 	"skillbox/helper"
 )
 
-// options are the flags that exec and plan share.
+// options are the flags of exec, plan and the commands of sessions.
 type options struct {
 	policy, params, output, entry, mode string
+	session                             string // whose call this is; "" is nobody's
 	inputs, env                         []string
 	timeout                             time.Duration
 	force, json, tty, trust, oci        bool
@@ -29,22 +30,33 @@ type options struct {
 }
 
 func (o *options) register(c *cobra.Command) {
+	o.registerGrant(c)
+	o.registerCall(c)
+	c.ValidArgsFunction = completeBundle
+}
+
+// registerGrant is for what a box depends on, or may ever be told.
+func (o *options) registerGrant(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVarP(&o.policy, "policy", "p", "", "`file` with what the skill may have (default: no network, no host files)")
+	f.StringArrayVarP(&o.env, "env", "e", nil, "`NAME[=VALUE]` for the skill's environment; without value, the caller's; repeatable")
+	f.DurationVarP(&o.timeout, "timeout", "t", 0, "longest `time` the skill may run, such as 10s (default: the policy's, else 30s)")
+	f.BoolVar(&o.trust, "trust-bundle-policy", false, "let the bundle's own policy count as the operator's")
+	f.IntVar(&o.maxFiles, "max-files", 0, "most `files` that a bundle may have (default 10000)")
+	f.Int64Var(&o.maxBytes, "max-bytes", 0, "most `bytes` that a bundle may have (default 512 MiB)")
+	completeFlag(c, "policy", yamlFiles)
+}
+
+// registerCall is for what one call brings and takes.
+func (o *options) registerCall(c *cobra.Command) {
+	f := c.Flags()
 	f.StringVar(&o.params, "params", "", "parameters: a `JSON` text, @FILE, or - for standard input")
 	f.StringArrayVarP(&o.inputs, "input", "i", nil, "`PATH[:NAME]` of a file that the skill finds as /input/NAME; repeatable")
 	f.StringVarP(&o.output, "output", "o", "", "`directory` that takes the files left in /output")
 	f.BoolVar(&o.force, "force", false, "let --output replace existing files")
-	f.StringArrayVarP(&o.env, "env", "e", nil, "`NAME[=VALUE]` for the skill's environment; without value, the caller's; repeatable")
-	f.DurationVarP(&o.timeout, "timeout", "t", 0, "longest `time` the skill may run, such as 10s (default: the policy's, else 30s)")
 	f.StringVar(&o.entry, "entry", "", "`path` of a script in the bundle to run")
 	f.BoolVar(&o.json, "json", false, "print one JSON object with the result, output included, instead of passing stdio through")
 	f.BoolVar(&o.tty, "tty", false, "give the skill a terminal of its own, connected with this one")
-	f.BoolVar(&o.trust, "trust-bundle-policy", false, "let the bundle's own policy count as the operator's")
-	f.IntVar(&o.maxFiles, "max-files", 0, "most `files` that a bundle may have (default 10000)")
-	f.Int64Var(&o.maxBytes, "max-bytes", 0, "most `bytes` that a bundle may have (default 512 MiB)")
-	c.ValidArgsFunction = completeBundle
-	completeFlag(c, "policy", yamlFiles)
 	completeFlag(c, "output", directories)
 }
 
@@ -55,11 +67,14 @@ func (o *options) request(op string, args []string, dash int) (*helper.Request, 
 	if dash >= 0 {
 		args, words = args[:dash], args[dash:]
 	}
+	if op == helper.OpSessionExec {
+		args = []string{""} // its box has one
+	}
 	if len(args) != 1 {
 		return nil, nil, &helper.Error{Message: fmt.Sprintf("one bundle directory is needed, got %d", len(args)), Hint: "words for the skill come after --"}
 	}
 	r := &helper.Request{
-		Version: helper.Version, Op: op, BundleName: args[0], PolicyName: o.policy, Words: words, Entry: o.entry, TimeoutMS: o.timeout.Milliseconds(),
+		Version: helper.Version, Op: op, Session: o.session, BundleName: args[0], PolicyName: o.policy, Words: words, Entry: o.entry, TimeoutMS: o.timeout.Milliseconds(),
 		MaxFiles: o.maxFiles, MaxBytes: o.maxBytes, TrustBundlePolicy: o.trust, Capture: o.json, TTY: o.tty, OCI: o.oci, CacheDir: client.CacheDir(),
 	}
 	if o.timeout < 0 || (o.timeout > 0 && r.TimeoutMS == 0) {
@@ -70,11 +85,13 @@ func (o *options) request(op string, args []string, dash int) (*helper.Request, 
 	}
 	var fds []int
 	add := func(role string, fd int) { r.Files, fds = append(r.Files, role), append(fds, fd) }
-	bundle, err := unix.Open(args[0], unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, &os.PathError{Op: "open bundle", Path: args[0], Err: err}
+	if op != helper.OpSessionExec {
+		bundle, err := unix.Open(args[0], unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, nil, &os.PathError{Op: "open bundle", Path: args[0], Err: err}
+		}
+		add("bundle", bundle)
 	}
-	add("bundle", bundle)
 	if o.policy != "" {
 		fd, err := openRead(o.policy)
 		if err != nil {

@@ -51,7 +51,7 @@ refused, and the result says what was.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(execCommand(), planCommand(), policyCommand(), psCommand(), killCommand(), logsCommand(), statsCommand(), doctorCommand(), versionCommand(), completionCommand())
+	root.AddCommand(execCommand(), sessionCommand(), planCommand(), policyCommand(), psCommand(), killCommand(), logsCommand(), statsCommand(), doctorCommand(), versionCommand(), completionCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }

@@ -19,9 +19,9 @@ func psCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "ps",
-		Short: "List the calls that your service runs, and the boxes that it keeps ready",
-		Long: `List what your own service (exec --mode user) runs and keeps ready, and what its calls came to.
-It is not started if it does not run.`,
+		Short: "List your service's calls and sessions, and the boxes that it keeps ready",
+		Long: `List what your own service (exec --mode user) runs and keeps ready, its sessions, and what its calls
+came to. It is not started if it does not run.`,
 		Example: `  skillbox ps
   skillbox ps --json`,
 		Args:              cobra.NoArgs,
@@ -46,6 +46,10 @@ func printStatus(s *helper.Status) error {
 	fmt.Fprintln(w, "CALL\tSKILL\tPOLICY\tFOR\tCOMMAND")
 	for _, r := range s.Running {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.ID, printable(r.Skill), printable(r.Policy), time.Since(r.Since).Round(time.Millisecond), printable(strings.Join(r.Command, " ")))
+	}
+	fmt.Fprintln(w, "\nSESSION\tSKILL\tPOLICY\tSTATE\tCALLS\tENDS IN")
+	for _, one := range s.Sessions {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", one.ID, printable(one.Skill), printable(one.Policy), one.State, one.Calls, time.Until(one.Ends).Round(time.Second))
 	}
 	fmt.Fprintln(w, "\nREADY\tWANTED\tBUNDLE")
 	for _, r := range s.Ready {
@@ -80,15 +84,21 @@ func completeCalls(c *cobra.Command, chosen []string, _ string) ([]string, cobra
 			ids = append(ids, cobra.CompletionWithDesc(r.ID, printable(r.Skill)))
 		}
 	}
+	for _, one := range s.Sessions {
+		if !slices.Contains(chosen, one.ID) {
+			ids = append(ids, cobra.CompletionWithDesc(one.ID, "session"))
+		}
+	}
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }
 
 func killCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "kill CALL…",
-		Short: "End calls that your service runs, at once",
-		Long: `End calls by the ids that ps lists: every process of theirs is killed, and whoever made the call
-gets the verdict canceled. If one of them does not run, none is ended.`,
+		Use:   "kill ID…",
+		Short: "End calls and sessions of your service, at once",
+		Long: `End calls and sessions by the ids that ps lists: every process of theirs is killed, and whoever made
+a call gets the verdict canceled. If one of them does not run, none is ended. To end a call of a
+session is to end the session.`,
 		Example:           `  skillbox kill 5nq0c2v7w3k8m1xa`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: completeCalls,

@@ -45,7 +45,7 @@ func (c *calls) count() int {
 }
 
 // status is what `skillbox ps` shows.
-func (c *calls) status(p *pool, r *record, since time.Time) (json.RawMessage, error) {
+func (c *calls) status(p *pool, held *sessions, r *record, since time.Time) (json.RawMessage, error) {
 	c.mu.Lock()
 	s := helper.Status{Since: since.UTC(), Running: []helper.Running{}, Verdicts: r.Verdicts(), FoundReady: r.Found()}
 	for _, r := range c.running {
@@ -53,7 +53,7 @@ func (c *calls) status(p *pool, r *record, since time.Time) (json.RawMessage, er
 	}
 	c.mu.Unlock()
 	slices.SortFunc(s.Running, func(a, b helper.Running) int { return a.Since.Compare(b.Since) })
-	s.Ready = p.status()
+	s.Ready, s.Sessions = p.status(), held.status()
 	return json.Marshal(s)
 }
 
@@ -63,7 +63,7 @@ func (c *calls) kill(ids []string) (json.RawMessage, error) {
 	defer c.mu.Unlock()
 	for _, id := range ids {
 		if c.running[id] == nil {
-			return nil, &helper.Error{Message: fmt.Sprintf("no call %s runs", id), Hint: "`skillbox ps` lists those that do"}
+			return nil, &helper.Error{Message: fmt.Sprintf("no call or session %s runs", id), Hint: "`skillbox ps` lists those that do"}
 		}
 	}
 	for _, id := range ids {

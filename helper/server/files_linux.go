@@ -40,10 +40,10 @@ func sort(r *helper.Request, fds []int) (*files, error) {
 	if helper.Plain(r.Op) || helper.Served(r.Op) {
 		return f, nil
 	}
-	if f.bundle == nil {
+	if f.bundle == nil && r.Op != helper.OpSessionExec {
 		return f, refused("the request passes no bundle")
 	}
-	if r.Op == helper.OpExec && (f.stdio[0] < 0 || f.stdio[1] < 0 || f.stdio[2] < 0) {
+	if (r.Op == helper.OpExec || r.Op == helper.OpSessionExec) && (f.stdio[0] < 0 || f.stdio[1] < 0 || f.stdio[2] < 0) {
 		return f, refused("the request passes no stdin, stdout or stderr")
 	}
 	if len(f.inputs) != len(r.Inputs) {

@@ -115,7 +115,9 @@ func judge(h *sandbox.Host, r *helper.Request, f *files, s *said) (*decision, er
 	for _, note := range append(append([]policy.Note{}, d.granted.Clamped...), d.granted.Requested...) {
 		d.plan.Warnings = append(d.plan.Warnings, note.String())
 	}
-	d.argv, err = command(r, effective, d.bundle)
+	if r.Op != helper.OpSessionStart { // whose calls each say what to run
+		d.argv, err = command(r, effective, d.bundle)
+	}
 	return d, err
 }
 

@@ -71,6 +71,7 @@ type connection struct {
 	pool    *pool         // nil where no boxes are kept ready
 	calls   *calls        // of the service; nil with pool
 	before  *decisions    // likewise
+	held    *sessions     // likewise
 	spoken  [sha256.Size]byte
 	tree    *bundle.Tree // once digested
 	record  *record      // of the service; nil with pool
@@ -111,6 +112,16 @@ func (c *connection) answer() error {
 			err = errors.Join(err, box.Close())
 		}
 		return err
+	case r.Op == helper.OpSessionStart:
+		return c.startSession()
+	case r.Op == helper.OpSessionExec:
+		result := c.execInSession()
+		result.DurationMS = sandbox.Since(c.began)
+		if c.record != nil {
+			c.stopped.tell(result)
+			defer c.record.ended(result, metrics.InSession)()
+		}
+		return sendResult(c.conn, result)
 	case r.Op == helper.OpPlan:
 		return c.conn.Send(document(explain(c.host, r, c.files)))
 	}

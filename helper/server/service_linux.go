@@ -34,6 +34,7 @@ type Service struct {
 	record  *record
 	calls   calls
 	before  decisions
+	held    sessions
 	since   time.Time
 	serving sync.WaitGroup // connections
 
@@ -63,7 +64,7 @@ func (s *Service) Run(ctx context.Context, host *sandbox.Host) error {
 	for kind, n := range host.Swept {
 		s.record.Swept(kind, n)
 	}
-	s.pool = newPool(host, s.record)
+	s.pool, s.held.log = newPool(host, s.record), s.Log
 	endMetrics, err := s.exposeMetrics()
 	if err != nil {
 		return errors.Join(err, s.Refuse(err), s.pool.close())
@@ -72,8 +73,9 @@ func (s *Service) Run(ctx context.Context, host *sandbox.Host) error {
 	boxes := s.boxes()
 	s.Log.Info("leaving", "stopped", ctx.Err() != nil, "running", boxes.Running, "ready", boxes.Ready)
 	err = errors.Join(err, endMetrics(), s.Retire(helper.Reply{Retired: true})) // the next service wants the metrics' address
+	s.held.retire()
 	s.serving.Wait()
-	return errors.Join(err, s.pool.close())
+	return errors.Join(err, s.held.close(), s.pool.close())
 }
 
 func (s *Service) accept(ctx context.Context) error {
@@ -118,8 +120,9 @@ func (s *Service) next(ctx context.Context) (*wire.Conn, error) {
 			s.mu.Unlock()
 			return conn, nil
 		}
+		since, none := s.held.idleSince()
 		s.mu.Lock()
-		idle := s.open == 0 && time.Since(s.last) > s.Idle
+		idle := none && s.open == 0 && time.Since(s.last) > s.Idle && time.Since(since) > s.Idle
 		s.mu.Unlock()
 		if idle {
 			return nil, nil
@@ -253,16 +256,18 @@ func (s *Service) serve(ctx context.Context, conn *wire.Conn) error {
 	}
 	switch r.Op {
 	case helper.OpStatus:
-		return conn.Send(document(s.calls.status(s.pool, s.record, s.since)))
+		return conn.Send(document(s.calls.status(s.pool, &s.held, s.record, s.since)))
 	case helper.OpStats:
 		return conn.Send(document(s.stats()))
 	case helper.OpMetrics:
 		return conn.Send(document(s.exposition()))
 	case helper.OpKill:
 		s.Log.Info("kill", "calls", r.Words)
-		return conn.Send(document(s.calls.kill(r.Words)))
+		return conn.Send(document(s.kill(r.Words)))
+	case helper.OpSessionStop:
+		return conn.Send(document(s.stopSession(r.Session)))
 	}
-	c := &connection{conn: conn, host: s.host, request: &r, files: f, began: time.Now(), pool: s.pool, calls: &s.calls, before: &s.before, record: s.record}
+	c := &connection{conn: conn, host: s.host, request: &r, files: f, began: time.Now(), pool: s.pool, calls: &s.calls, before: &s.before, record: s.record, held: &s.held}
 	stop := context.AfterFunc(ctx, func() {
 		c.stopped.because("the service was stopped")
 		_ = conn.StopReading() // as if the client had gone, but it is still told

@@ -22,6 +22,7 @@ const Other = "other"
 const (
 	FoundReady = "ready"    // there was one
 	Prepared   = "prepared" // for it
+	InSession  = "session"  // which had it
 )
 
 // Reasons for which a box that was prepared ahead served no call.
@@ -50,7 +51,7 @@ var (
 		helper.Exited, helper.Signaled, helper.TimedOut, helper.OutOfMemory, helper.PidsLimit, helper.OutputLimit, helper.SyscallKilled,
 		helper.Canceled, helper.Refused, helper.Failed,
 	}
-	hows     = []string{FoundReady, Prepared}
+	hows     = []string{FoundReady, Prepared, InSession}
 	phases   = []string{"enter", "decide", "digest", "prepare", "tree", "group", "network", "jail", "preload", "run"}
 	denials  = []string{"syscall", "dns", "connection"}
 	discards = []string{BundleChanged, TooOld, Died, Failed, Unused, Stopped}
