@@ -51,6 +51,21 @@ func TestAHostInGoRunsSkills(t *testing.T) {
 				t.Errorf("%v: %s%s", err, out, errs)
 			}
 		}
+		// Several are the turns of a session.
+		counting := m.bundleOf(t, map[string]string{"skillbox.yaml": "version: 1\nname: counting\ncommand: [./count]\n", "count": "#!/bin/sh\ncat >> /tmp/turns; tr -cd n < /tmp/turns | wc -c\n"})
+		out, errs, err := s.helped(t, program, counting, `{"n": 1}`, `{"n": 2}`, `{"n": 3}`)
+		if err != nil || out != "1\n2\n3\n" {
+			t.Errorf("%v: %q%s", err, out, errs)
+		}
+		if _, errs, err := s.helped(t, program, "/nonexistent", "1", "2"); err == nil || !strings.Contains(errs, "/nonexistent") {
+			t.Errorf("%v: %s", err, errs)
+		}
+		if out, errs, err := s.helped(t, program, counting, "1", "x", "3"); err == nil || out != "0\n" || !strings.Contains(errs, "not JSON") {
+			t.Errorf("%v: %q%s", err, out, errs)
+		}
+		if left := s.status(t).Sessions; len(left) != 0 {
+			t.Errorf("%+v", left)
+		}
 		if _, errs, err := s.helped(t, program, m.example(t, "word-count"), `{"text": `); err == nil || !strings.Contains(errs, "not JSON") {
 			t.Errorf("%v: %s", err, errs)
 		}

@@ -50,7 +50,11 @@ func typeOf(v any) string {
 // envelope runs `skillbox exec --json` and checks what must hold for every envelope, whatever happened.
 func (m mode) envelope(t *testing.T, code int, args ...string) map[string]any {
 	t.Helper()
-	r := plain(t, m.command(append([]string{"exec", "--json"}, args...)...), nil)
+	return checkEnvelope(t, args, plain(t, m.command(append([]string{"exec", "--json"}, args...)...), nil), code, shape)
+}
+
+func checkEnvelope(t *testing.T, args []string, r ran, code int, shape map[string]string) map[string]any {
+	t.Helper()
 	if r.code != code {
 		t.Errorf("%q: exit code %d, want %d: %s", args, r.code, code, r.stderr)
 	}

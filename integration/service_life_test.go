@@ -109,21 +109,8 @@ func TestASkillboxdInstalledAnewServesTheNextCall(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		s := m.service(t)
 		s.bin = m.dir(t)
-		install := func(name string) {
-			t.Helper()
-			data, err := os.ReadFile(filepath.Join(binDir, name))
-			if err == nil {
-				err = os.WriteFile(filepath.Join(s.bin, name+".new"), data, 0o755)
-			}
-			if err == nil {
-				err = os.Rename(filepath.Join(s.bin, name+".new"), filepath.Join(s.bin, name))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
 		for _, name := range []string{"skillbox", "skillboxd", "skillbox-init"} {
-			install(name)
+			install(t, s.bin, name)
 		}
 		bundle := m.bundleOf(t, map[string]string{"main.sh": repeating, "long.sh": "#!/bin/sh\necho ready; read line; echo $line\n"})
 		s.warm(t, 1, func() *helper.Result { return s.run(t, nil, bundle, "./main.sh", "a") })
@@ -131,7 +118,7 @@ func TestASkillboxdInstalledAnewServesTheNextCall(t *testing.T) {
 			old := s.pid(t)
 			busy := s.background(t, nil, bundle, "./long.sh")
 			busy.expect(t, "ready\n")
-			install("skillboxd")
+			install(t, s.bin, "skillboxd")
 			var all sync.WaitGroup
 			for range 5 {
 				nonce := rand.Text()
@@ -155,4 +142,19 @@ func TestASkillboxdInstalledAnewServesTheNextCall(t *testing.T) {
 			s.pid(t)
 		}
 	})
+}
+
+// install puts a program into a directory anew, as packages do.
+func install(t *testing.T, dir, name string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(binDir, name))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, name+".new"), data, 0o755)
+	}
+	if err == nil {
+		err = os.Rename(filepath.Join(dir, name+".new"), filepath.Join(dir, name))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -4,6 +4,12 @@
     result = skillbox.run("skills/word-count", params={"text": "a b a"})
     print(result.result)
 
+Several calls of one conversation share a sandbox, with what they leave in its files and running:
+
+    with skillbox.Session("skills/notebook") as session:
+        session.run(params={"do": "x = 1"})
+        print(session.run(params={"do": "x + 1"}).result)
+
 An exception says that skillbox could not be asked. Whatever the skill did, and what policy or host refused, is in the Result.
 """
 
@@ -15,11 +21,11 @@ import os
 import subprocess
 from typing import Any, Mapping, Optional, Sequence
 
-__all__ = ["Result", "SkillboxError", "run"]
+__all__ = ["Result", "Session", "SkillboxError", "run"]
 
 
 class SkillboxError(Exception):
-    """skillbox could not be asked, or its answer was not understood."""
+    """skillbox could not be asked, its answer was not understood, or a session could not be started or stopped."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,20 +70,124 @@ def run(
     line = [command, "exec", "--json", "--mode", mode]
     if policy is not None:
         line += ["--policy", os.fspath(policy)]
+    return _call(line, os.fspath(bundle), words, params, inputs, output, entry, timeout, env)
+
+
+class Session:
+    """One sandbox for several calls, one at a time: what a call leaves in /tmp and running is there for the next.
+
+    Policy and bundle are those of the start. A call that times out, is canceled or meets a limit ends the session; those after it are refused.
+    idle, between two calls, and total are in seconds, None is 10 minutes and an hour. timeout is the most that a call may take. A service of
+    your own holds it.
+    """
+
+    id: str
+
+    def __init__(
+        self,
+        bundle: "str | os.PathLike[str]",
+        *,
+        policy: "str | os.PathLike[str] | None" = None,
+        timeout: Optional[float] = None,
+        idle: Optional[float] = None,
+        total: Optional[float] = None,
+        mode: str = "auto",
+        command: str = "skillbox",
+    ) -> None:
+        self._command, self._mode = command, mode
+        line = [command, "session", "start", "--json", "--mode", mode]
+        if policy is not None:
+            line += ["--policy", os.fspath(policy)]
+        for name, seconds in (("--timeout", timeout), ("--idle", idle), ("--total", total)):
+            if seconds is not None:
+                line += [name, _milliseconds(seconds)]
+        answer = _ask(line + ["--", os.fspath(bundle)], None, None)
+        error = answer.get("error")
+        if error is not None:
+            where = f"{error['file']}:{error.get('line', 0)}: " if "file" in error else ""
+            raise SkillboxError(where + error["message"])
+        self.id = answer["session"]
+
+    def run(
+        self,
+        words: Sequence[str] = (),
+        *,
+        params: Any = None,
+        inputs: Optional[Mapping[str, "str | os.PathLike[str]"]] = None,
+        output: "str | os.PathLike[str] | None" = None,
+        entry: Optional[str] = None,
+        timeout: Optional[float] = None,
+        env: Optional[Mapping[str, str]] = None,
+    ) -> Result:
+        """Run one call, as the function run does; timeout is at most the session's."""
+        line = [self._command, "session", "exec", "--json", "--mode", self._mode]
+        return _call(line, self.id, words, params, inputs, output, entry, timeout, env)
+
+    def stop(self) -> None:
+        """End the session and every process of it; one that is over is no error."""
+        done = _run([self._command, "session", "stop", "--mode", self._mode, self.id], None, None)
+        said = done.stderr.decode(errors="replace").strip()
+        if done.returncode != 0 and " is over: " not in said and "knows no session" not in said and "no service runs" not in said:
+            raise SkillboxError(said)
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f}ms"
+
+
+def _call(
+    line: Sequence[str],
+    whose: str,
+    words: Sequence[str],
+    params: Any,
+    inputs: Optional[Mapping[str, "str | os.PathLike[str]"]],
+    output: "str | os.PathLike[str] | None",
+    entry: Optional[str],
+    timeout: Optional[float],
+    env: Optional[Mapping[str, str]],
+) -> Result:
+    line = [*line]
     if entry is not None:
         line += ["--entry", entry]
     if timeout is not None:
-        line += ["--timeout", f"{timeout * 1000:.0f}ms"]
+        line += ["--timeout", _milliseconds(timeout)]
     if output is not None:
         line += ["--output", os.fspath(output)]
     for name, path in (inputs or {}).items():
         line += ["--input", f"{os.fspath(path)}:{name}"]
     if params is not None:
         line += ["--params", "-"]
-    line += [os.fspath(bundle), "--", *words]
-    text = None if params is None else json.dumps(params).encode()
+    envelope = _ask([*line, whose, "--", *words], None if params is None else json.dumps(params).encode(), env)
     try:
-        done = subprocess.run(
+        return Result(
+            envelope=envelope,
+            **{field.name: envelope[field.name] for field in dataclasses.fields(Result) if field.name != "envelope"},
+        )
+    except KeyError as error:
+        raise SkillboxError(f"{line[0]} answered without {error}") from error
+
+
+def _ask(line: Sequence[str], text: Optional[bytes], env: Optional[Mapping[str, str]]) -> Mapping[str, Any]:
+    done = _run(line, text, env)
+    try:
+        answer = json.loads(done.stdout)
+        if isinstance(answer, dict):
+            return answer
+    except ValueError:
+        pass
+    said = done.stderr.decode(errors="replace").strip()
+    raise SkillboxError(f"{line[0]} exited with {done.returncode} and no result: {said}")
+
+
+def _run(line: Sequence[str], text: Optional[bytes], env: Optional[Mapping[str, str]]) -> "subprocess.CompletedProcess[bytes]":
+    try:
+        return subprocess.run(
             line,
             input=text,
             stdin=subprocess.DEVNULL if text is None else None,
@@ -87,13 +197,4 @@ def run(
             check=False,
         )
     except OSError as error:
-        raise SkillboxError(f"{command}: {error.strerror}") from error
-    try:
-        envelope = json.loads(done.stdout)
-        return Result(
-            envelope=envelope,
-            **{field.name: envelope[field.name] for field in dataclasses.fields(Result) if field.name != "envelope"},
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        said = done.stderr.decode(errors="replace").strip()
-        raise SkillboxError(f"{command} exited with {done.returncode} and no result: {said}") from error
+        raise SkillboxError(f"{line[0]}: {error.strerror}") from error

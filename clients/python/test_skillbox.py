@@ -52,6 +52,28 @@ class Run(unittest.TestCase):
         self.assertEqual(r.stdout, "a note and a word\n", r)
         self.assertEqual((self.dir / "out" / "o.txt").read_text(), " and a word\n")
 
+    def test_calls_of_a_session_share_a_sandbox(self):
+        with skillbox.Session(self.dir, command=COMMAND, idle=60, total=120) as session:
+            r = session.run(["sh", "-c", "cat > /tmp/state"], params={"x": 1})
+            self.assertTrue(r.success, r)
+            r = session.run(["cat", "/tmp/state"])
+            self.assertEqual((r.result, r.envelope["session"], r.envelope["call"]), ({"x": 1}, session.id, 2), r)
+            self.assertEqual(session.run(["false"]).exit_code, 1)
+            self.assertEqual(session.run(["sleep", "60"], timeout=0.3).verdict, "timed_out")
+            r = session.run(["true"])
+            self.assertEqual((r.verdict, r.exit_code), ("refused", 125), r)
+            self.assertIn("is over: the skill ran longer than 300ms", r.error["message"])
+        r = session.run(["true"])
+        self.assertEqual(r.exit_code, 125, r)
+
+    def test_a_session_that_is_refused_says_where(self):
+        policy = self.dir / "policy.yaml"
+        policy.write_text("version: 1\nnetwork: nonsense\n")
+        with self.assertRaisesRegex(skillbox.SkillboxError, "policy.yaml:2: "):
+            skillbox.Session(self.dir, policy=policy, command=COMMAND)
+        with self.assertRaisesRegex(skillbox.SkillboxError, "^--idle is 100ms: a session's times are from 1s to 24h"):
+            skillbox.Session(self.dir, idle=0.1, command=COMMAND)
+
     def test_a_missing_program_is_an_exception(self):
         with self.assertRaises(skillbox.SkillboxError):
             skillbox.run(self.dir, command="/nonexistent/skillbox")
