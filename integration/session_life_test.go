@@ -164,7 +164,7 @@ func TestASessionIsEndedByWhoeverMay(t *testing.T) {
 		// Between calls, with a process left behind.
 		one, nonce = s.session(t, bundle), rand.Text()
 		one.call(t, nil, "sh", "-c", "setsid sh -c 'while :; do sleep 1; done # "+nonce+"' >/dev/null 2>&1 </dev/null &")
-		if !running(nonce) {
+		if !soon(func() bool { return running(nonce) }) { // it has no command line for a moment, as it is executed
 			t.Error("the process is not found")
 		}
 		if errs, code := s.kill(one.id, "0000000000000000"); code != 125 || !strings.Contains(errs, "0000000000000000") || !running(nonce) {
