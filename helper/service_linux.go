@@ -201,6 +201,16 @@ func Lock(dir *os.File) (*os.File, error) {
 	return lock, nil
 }
 
+// Unlocked says that nobody holds the lock at this moment. Where that cannot be told, somebody does.
+func Unlocked(dir *os.File) bool {
+	fd, err := unix.Openat(int(dir.Fd()), ServiceLock, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
+}
+
 // start starts skillboxd as Spawn does, with the listening socket as descriptor 3 and the directory as 4. It outlives us.
 func (p *place) start(listening *os.File) error {
 	log, err := OpenLog(p.dir)

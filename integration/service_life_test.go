@@ -12,6 +12,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -157,4 +158,27 @@ func install(t *testing.T, dir, name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Who starts a service gives it what it needs, an ordinary user's ids.
+func TestAClientThatDiesAsItStartsAServiceHoldsNobodyUp(t *testing.T) {
+	inEachMode(t, func(t *testing.T, m mode) {
+		bundle := m.bundleOf(t, map[string]string{"main.sh": repeating})
+		for i := range load(16) {
+			s := m.service(t)
+			first := s.background(t, nil, bundle, "./main.sh", "first")
+			time.Sleep(time.Duration(i) * time.Millisecond)
+			if err := first.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			if r := s.run(t, nil, bundle, "./main.sh", "second"); r.Stdout != "second\n" {
+				t.Errorf("%+v", r)
+			}
+			if took := time.Since(began); took > patience(5*time.Second) {
+				t.Errorf("killed after %d ms, it holds the next one up for %v", i, took)
+			}
+			first.wait(t)
+		}
+	})
 }

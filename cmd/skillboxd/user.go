@@ -36,7 +36,10 @@ func user(name, idle, metrics string) error {
 	}
 	ctx, stop := untilStopped(s.Log)
 	defer stop()
-	err = errors.Join(awaitIDs(), leanBoxes())
+	err = errors.Join(awaitIDs(s.Dir), leanBoxes())
+	if errors.Is(err, errOrphaned) {
+		return errors.Join(err, s.SendAway())
+	}
 	if err != nil {
 		return errors.Join(err, s.Refuse(err))
 	}
@@ -69,9 +72,12 @@ func untilStopped(log *slog.Logger) (context.Context, context.CancelFunc) {
 // idsTime is how long whoever started us has to give the new user namespace its ids.
 const idsTime = 10 * time.Second
 
-// awaitIDs waits for them: clients can connect before.
-func awaitIDs() error {
+var errOrphaned = errors.New("whoever started this service has died, and gave its user namespace no ids")
+
+// awaitIDs waits for them: clients can connect before. Who gives them holds the lock of dir meanwhile.
+func awaitIDs(dir *os.File) error {
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		orphaned := helper.Unlocked(dir)
 		mapped := 0
 		for _, name := range []string{"uid_map", "gid_map"} {
 			text, err := os.ReadFile("/proc/self/" + name)
@@ -82,10 +88,12 @@ func awaitIDs() error {
 				mapped++
 			}
 		}
-		if mapped == 2 {
+		switch {
+		case mapped == 2:
 			return nil
-		}
-		if time.Since(began) > idsTime {
+		case orphaned:
+			return errOrphaned
+		case time.Since(began) > idsTime:
 			return fmt.Errorf("the user namespace got no ids within %s", idsTime)
 		}
 	}

@@ -223,6 +223,13 @@ func (s *Service) refused(err error) {
 	s.record.refuse(reason, unix.Ucred{Uid: uint32(os.Getuid())}, err)
 }
 
+// SendAway tells who has connected to ask the next service, and leaves.
+func (s *Service) SendAway() error {
+	err := s.Retire(helper.Reply{Retired: true})
+	s.serving.Wait()
+	return err
+}
+
 // serve answers one connection, and sees to it that nobody holds the service who says or reads nothing.
 func (s *Service) serve(ctx context.Context, conn *wire.Conn) error {
 	defer conn.Close()
