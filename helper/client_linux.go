@@ -21,21 +21,31 @@ type Answer struct {
 // ErrRetired says that the service did nothing, because it leaves: the next one is to be asked.
 var ErrRetired = errors.New("helper: the service is leaving")
 
+// errUnanswered is what a skillboxd's death looks like, whenever it comes.
+var errUnanswered = errors.New("helper: skillboxd ended without an answer")
+
+// died says that an error of the connection is the other end's death. ECONNRESET is that it had not read all that we sent (unix(7)).
+func died(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
+}
+
 // Do sends a request with its descriptors and waits for the answer. environ is asked for the values that the grant names.
 // An error means that skillboxd could not be asked, or died.
 func (p *Peer) Do(r *Request, fds []int, environ func(name string) (string, bool)) (*Answer, error) {
 	if err := r.checkText(); err != nil {
 		return nil, err
 	}
-	if err := p.Conn.Send(r, fds...); err != nil {
+	if err := p.Conn.Send(r, fds...); died(err) {
+		return nil, errUnanswered
+	} else if err != nil {
 		return nil, err
 	}
 	for {
 		var reply Reply
 		files, err := p.Conn.Receive(&reply)
 		wire.CloseAll(files)
-		if errors.Is(err, io.EOF) {
-			return nil, errors.New("helper: skillboxd ended without an answer")
+		if died(err) {
+			return nil, errUnanswered
 		}
 		if err != nil {
 			return nil, err
