@@ -220,7 +220,7 @@ func cancelWith(ctx context.Context, p *helper.Peer) (stop func() (killed bool))
 			return
 		case <-ctx.Done():
 		}
-		_ = p.Conn.Send(helper.Message{Cancel: &helper.Cancel{}}) // it may have ended, which Do reports
+		_ = p.Tell(helper.Message{Cancel: &helper.Cancel{}}) // it may have ended, which Do reports
 		select {
 		case <-done:
 			killed <- false

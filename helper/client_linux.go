@@ -35,7 +35,7 @@ func (p *Peer) Do(r *Request, fds []int, environ func(name string) (string, bool
 	if err := r.checkText(); err != nil {
 		return nil, err
 	}
-	if err := p.Conn.Send(r, fds...); died(err) {
+	if err := p.send(r, fds); died(err) {
 		return nil, errUnanswered
 	} else if err != nil {
 		return nil, err
@@ -68,6 +68,34 @@ func (p *Peer) Do(r *Request, fds []int, environ func(name string) (string, bool
 			}
 		}
 	}
+}
+
+// send sends the request, and then what was to be told meanwhile.
+func (p *Peer) send(r *Request, fds []int) error {
+	if err := p.Conn.Send(r, fds...); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = true
+	for _, m := range p.early {
+		if err := p.Conn.Send(m); err != nil && !died(err) { // of its death Do learns when it listens
+			return err
+		}
+	}
+	return nil
+}
+
+// Tell says something about the request of Do, at any time and not before the request itself. An error means that skillboxd has ended,
+// which Do reports.
+func (p *Peer) Tell(m Message) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.asked {
+		p.early = append(p.early, m)
+		return nil
+	}
+	return p.Conn.Send(m)
 }
 
 // valuesFor picks what was granted from the environment, and nothing else.

@@ -9,6 +9,21 @@ import (
 	"skillbox/wire"
 )
 
+// pair is a connection, ours and skillboxd's.
+func pair(t *testing.T) (ours, theirs *wire.Conn) {
+	t.Helper()
+	ours, end, err := wire.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Dup(int(end.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	end.Close()
+	return ours, wire.FromFD(fd)
+}
+
 func TestADeadSkillboxdIsToldAlikeWheneverItDied(t *testing.T) {
 	for name, die := range map[string]func(theirs *wire.Conn){
 		"before the request": func(theirs *wire.Conn) { theirs.Close() },
@@ -26,20 +41,38 @@ func TestADeadSkillboxdIsToldAlikeWheneverItDied(t *testing.T) {
 			theirs.Close()
 		},
 	} {
-		ours, end, err := wire.Pair()
-		if err != nil {
-			t.Fatal(err)
-		}
-		fd, err := unix.Dup(int(end.Fd()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		end.Close()
-		go die(wire.FromFD(fd))
-		_, err = (&Peer{Conn: ours}).Do(&Request{Op: OpExec}, nil, nil)
+		ours, theirs := pair(t)
+		go die(theirs)
+		_, err := (&Peer{Conn: ours}).Do(&Request{Op: OpExec}, nil, nil)
 		if !errors.Is(err, errUnanswered) {
 			t.Errorf("%s: %v", name, err)
 		}
 		ours.Close()
 	}
+}
+
+func TestACancelComesAfterTheRequest(t *testing.T) {
+	ours, theirs := pair(t)
+	p := &Peer{Conn: ours}
+	if err := p.Tell(Message{Cancel: &Cancel{}}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := p.Do(&Request{Op: OpExec}, nil, nil)
+		done <- err
+	}()
+	var r Request
+	var m Message
+	if _, err := theirs.Receive(&r); err != nil || r.Op != OpExec {
+		t.Errorf("first comes %+v, %v", r, err)
+	}
+	if _, err := theirs.Receive(&m); err != nil || m.Cancel == nil {
+		t.Errorf("then comes %+v, %v", m, err)
+	}
+	theirs.Close()
+	if err := <-done; !errors.Is(err, errUnanswered) {
+		t.Error(err)
+	}
+	ours.Close()
 }

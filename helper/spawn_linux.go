@@ -22,6 +22,10 @@ import (
 type Peer struct {
 	Conn    *wire.Conn
 	process *os.Process // nil for a service
+
+	mu    sync.Mutex
+	asked bool      // the request has been sent
+	early []Message // what was to be told before
 }
 
 // Spawn starts a one-shot skillboxd as pid 1 of a pid and mount namespace of its own, so that its death, however it comes, ends

@@ -129,9 +129,9 @@ func (o *options) ask(process *helper.Peer, r *helper.Request, fds []int, output
 	for tries := 0; ; tries++ {
 		stop := o.forwardSignals(process, r)
 		answer, err := process.Do(r, fds, os.LookupEnv)
-		killed := stop()
+		canceled, killed := stop()
 		closeErr := process.Close()
-		if errors.Is(err, helper.ErrRetired) && tries < client.Tries && !killed {
+		if errors.Is(err, helper.ErrRetired) && tries < client.Tries && !canceled {
 			if process, err = o.connect(r); err != nil {
 				return nil, errors.Join(err, outputs())
 			}
@@ -142,7 +142,7 @@ func (o *options) ask(process *helper.Peer, r *helper.Request, fds []int, output
 			// Nor can the stream of outputs be waited for, whose other end it holds.
 			unended, closeErr, outputs = []string{closeErr.Error()}, nil, func() error { return nil }
 		}
-		if err != nil && killed {
+		if err != nil && (killed || canceled && errors.Is(err, helper.ErrRetired)) {
 			result := helper.Failure(helper.Canceled, &helper.Error{Message: "canceled by the caller"})
 			result.ExitCode = helper.CodeCanceled
 			return result, outputs()
@@ -220,18 +220,18 @@ const patience = time.Second
 
 // forwardSignals turns Ctrl-C and SIGTERM into a cancel, and a terminal's new size into a message. stop says whether skillboxd had
 // to be killed because it did not answer the second cancel.
-func (o *options) forwardSignals(p *helper.Peer, r *helper.Request) (stop func() (killed bool)) {
+func (o *options) forwardSignals(p *helper.Peer, r *helper.Request) (stop func() (canceled, killed bool)) {
 	restore := o.rawTerminal(r)
 	done := make(chan struct{})
-	ended := make(chan bool, 1)
+	ended := make(chan struct{})
+	cancels, killed := 0, false // until ended, the goroutine's
 	go func() {
+		defer close(ended)
 		signals := o.notified()
-		cancels, killed := 0, false
 		var late <-chan time.Time
 		for {
 			select {
 			case <-done:
-				ended <- killed
 				return
 			case <-late:
 				p.Kill()
@@ -245,14 +245,15 @@ func (o *options) forwardSignals(p *helper.Peer, r *helper.Request) (stop func()
 					late = time.After(patience)
 				}
 				// An error means that the run has ended, which Do reports.
-				_ = p.Conn.Send(m)
+				_ = p.Tell(m)
 			}
 		}
 	}()
-	return func() bool {
+	return func() (bool, bool) {
 		close(done)
 		restore()
-		return <-ended
+		<-ended
+		return cancels > 0, killed
 	}
 }
 
