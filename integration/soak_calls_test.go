@@ -95,7 +95,9 @@ func (f *fleet) everyKind(t *testing.T, m mode) []*kind {
 		return []string{"--policy", m.file(t, "policy.yaml", way{m, path}.policy(egress))}
 	}
 	says := func(r *helper.Result, nonce string) bool { return r.Stdout == nonce+"\n" }
-	begins := func(r *helper.Result, nonce string) bool { return strings.HasPrefix(r.Stdout, nonce+"\n") || strings.HasPrefix(nonce+"\n", r.Stdout) }
+	begins := func(r *helper.Result, nonce string) bool {
+		return strings.HasPrefix(r.Stdout, nonce+"\n") || strings.HasPrefix(nonce+"\n", r.Stdout)
+	}
 	refused := func(file, word string) func(r *helper.Result, nonce string) bool {
 		return func(r *helper.Result, _ string) bool {
 			return r.Stdout == "" && r.Error != nil && strings.Contains(r.Error.File, file) && strings.Contains(r.Error.Error(), word)
@@ -121,7 +123,7 @@ func (f *fleet) everyKind(t *testing.T, m mode) []*kind {
 			return r.Stdout == nonce+"\n\n" && len(r.Denials) == 1 && strings.HasPrefix(r.Denials[0].What, "unshare") && r.Denials[0].Count == 1
 		}}},
 		{name: "bad policy", share: 2, flavour: flavour{bundle, policy("network: {egres: []}\n"), []string{"./carry.sh"}, helper.Refused, helper.CodeFailed, refused("policy.yaml", "egres")}},
-		{name: "bad parameters", share: 2, flavour: flavour{bundle, []string{"--params", "@" + m.file(t, "params", "{")}, []string{"./carry.sh"}, helper.Failed, helper.CodeFailed, refused("", "JSON")}},
+		{name: "bad parameters", share: 2, flavour: flavour{bundle, []string{"--params", "@" + m.file(t, "params", "{")}, []string{"./carry.sh"}, helper.Refused, helper.CodeFailed, refused("", "JSON")}},
 		{name: "captured network", share: 3, flavour: flavour{bundle, network("capture"), []string{"./network"}, helper.Exited, 0, networked}},
 		{name: "canceled", share: 3, also: helper.Exited, meanwhile: cancel, flavour: flavour{bundle, nil, []string{"./wait"}, helper.Canceled, helper.CodeCanceled, begins}},
 		{name: "struck", share: 4, meanwhile: strike, flavour: flavour{bundle, nil, []string{"./wait"}, helper.Signaled, 128 + int(unix.SIGKILL), begins}},

@@ -46,7 +46,11 @@ func cancel(_ *fleet, chance *rand.Rand, client *exec.Cmd, _ string) {
 // strike kills the call's skill, or its box's init.
 func strike(f *fleet, chance *rand.Rand, client *exec.Cmd, nonce string) {
 	victim := ""
-	if !soon(func() bool { victim = skillOf(nonce, client.Process.Pid); return victim != "" || ended(client) }) || victim == "" {
+	if !soon(func() bool {
+		time.Sleep(time.Duration(30+chance.IntN(30)) * time.Millisecond) // it takes a while to look at all processes
+		victim = skillOf(nonce, client.Process.Pid)
+		return victim != "" || ended(client)
+	}) || victim == "" {
 		return // the answer will tell
 	}
 	if chance.IntN(2) == 0 {
@@ -141,10 +145,10 @@ func (f *fleet) killService(how int) {
 type editing struct {
 	bundle, policy string
 
-	mu         sync.Mutex
-	done       int // both say this
-	at         int // one of them may say this
-	digests    map[string]string
+	mu      sync.Mutex
+	done    int // both say this
+	at      int // one of them may say this
+	digests map[string]string
 }
 
 func (e *editing) start(t *testing.T, f *fleet) {

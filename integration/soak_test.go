@@ -47,7 +47,9 @@ func TestSoak(t *testing.T) {
 			share := calls*(round+1)/soakRounds - calls*round/soakRounds
 			var all sync.WaitGroup
 			for i, f := range fleets {
-				all.Go(func() { f.sail(share*(i+1)/len(fleets)-share*i/len(fleets), soakClients/len(fleets), round < soakRounds-calmRounds) })
+				all.Go(func() {
+					f.sail(share*(i+1)/len(fleets)-share*i/len(fleets), soakClients/len(fleets), round < soakRounds-calmRounds)
+				})
 			}
 			all.Wait()
 			w.forget() // who connected
@@ -90,6 +92,7 @@ type fleet struct {
 	kinds   []*kind
 	editing editing
 	deaths  deaths
+	death   int // in how many calls the next one comes
 
 	mu       sync.Mutex
 	outcomes map[string]int // by kind and verdict
@@ -107,7 +110,7 @@ func newFleet(t *testing.T, w *world, m mode, chance *rand.Rand) *fleet {
 	f := &fleet{w: w, s: m.service(t), chance: chance, outcomes: map[string]int{}}
 	f.s.idle = "10m"
 	f.s.within = w.host.Run
-	f.kinds = f.everyKind(t, m)
+	f.kinds, f.death = f.everyKind(t, m), f.nextDeath()
 	return f
 }
 
@@ -122,17 +125,16 @@ func (f *fleet) sail(calls, clients int, deadly bool) {
 			}
 		})
 	}
-	death := f.nextDeath()
 	for n := range calls {
 		chance := rand.New(rand.NewPCG(f.chance.Uint64(), f.chance.Uint64()))
 		jobs <- func() { f.call(chance) }
 		if n%17 == 0 {
 			f.editing.change(f)
 		}
-		if death--; deadly && death <= 0 {
+		if f.death--; deadly && f.death <= 0 {
 			how := f.chance.IntN(4)
 			all.Go(func() { f.killService(how) })
-			death = f.nextDeath()
+			f.death = f.nextDeath()
 		}
 	}
 	close(jobs)
