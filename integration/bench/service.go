@@ -18,12 +18,28 @@ import (
 func (w *work) service(f *figures) error {
 	r := &report{}
 	defer func() { f.Service = r.lines }()
+	if err := w.buildCalls(); err != nil {
+		return err
+	}
+	for _, part := range []func(*report) error{w.calls, w.atTheCommandLine} {
+		if err := part(r); err != nil {
+			return fmt.Errorf("service: %w", err)
+		}
+	}
+	return nil
+}
+
+// buildCalls builds the program that makes calls, and gives its service a place.
+func (w *work) buildCalls() error {
+	dir := filepath.Join(w.dir, "runtime")
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
 	c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(w.bin, "calls"), "./integration/bench/calls")
 	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("build what calls: %w: %s", err, out)
 	}
-	dir := filepath.Join(w.dir, "runtime")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
@@ -31,11 +47,6 @@ func (w *work) service(f *figures) error {
 	for name, value := range map[string]string{"XDG_RUNTIME_DIR": dir, "SKILLBOX_IDLE": "2s"} {
 		if err := os.Setenv(name, value); err != nil {
 			return err
-		}
-	}
-	for _, part := range []func(*report) error{w.calls, w.atTheCommandLine} {
-		if err := part(r); err != nil {
-			return fmt.Errorf("service: %w", err)
 		}
 	}
 	return nil
@@ -46,6 +57,7 @@ type called struct {
 	Call, Plain []float64
 	Phases      map[string][]float64
 	Ready       int
+	Took        float64
 }
 
 func (w *work) calls(r *report) error {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"time"
 
 	"skillbox/client"
@@ -18,12 +19,14 @@ type task struct {
 	Words          []string
 	Times          int
 	Every          time.Duration
+	Clients        int // more than 1 make calls at a time, without a pause and with no program between; only Took tells of them
 }
 
 type answer struct {
 	Call, Plain []float64
 	Phases      map[string][]float64
 	Ready       int // calls that found a ready box
+	Took        float64
 }
 
 func main() {
@@ -40,6 +43,13 @@ func run() error {
 	}
 	a := answer{Phases: map[string][]float64{}}
 	call := client.Call{Bundle: t.Bundle, Policy: t.Policy, Words: t.Words, Mode: "user"}
+	if t.Clients > 1 {
+		var err error
+		if a.Took, err = together(t, call); err != nil {
+			return err
+		}
+		t.Times = -1
+	}
 	for i := range t.Times + 1 {
 		time.Sleep(t.Every / 2)
 		began := time.Now()
@@ -68,6 +78,46 @@ func run() error {
 		}
 	}
 	return json.NewEncoder(os.Stdout).Encode(a)
+}
+
+// together makes calls from several goroutines, after one that starts the service.
+func together(t task, call client.Call) (took float64, err error) {
+	jobs, failed := make(chan struct{}), make(chan error, t.Clients)
+	one := func() error {
+		r, err := client.Exec(context.Background(), call)
+		if err == nil && !r.Success {
+			err = fmt.Errorf("a call came to %s, exit code %d", r.Verdict, r.ExitCode)
+		}
+		return err
+	}
+	if err := one(); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	var all sync.WaitGroup
+	for range t.Clients {
+		all.Go(func() {
+			for range jobs {
+				if err := one(); err != nil {
+					select {
+					case failed <- err:
+					default:
+					}
+				}
+			}
+		})
+	}
+	for range t.Times {
+		jobs <- struct{}{}
+	}
+	close(jobs)
+	all.Wait()
+	took = millis(began)
+	select {
+	case err = <-failed:
+	default:
+	}
+	return took, err
 }
 
 func millis(since time.Time) float64 { return float64(time.Since(since).Microseconds()) / 1000 }
