@@ -7,6 +7,8 @@ FLAGS = -trimpath -tags $(TAGS) -ldflags='-s -w -X main.version=$(VERSION) -link
 STATIC = CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X main.version=$(VERSION)"
 LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= $(if $(CI),20s,3s)
+# Calls that `make soak` makes: a day of many skills. CI makes 5,000 of them.
+SOAK_CALLS ?= $(if $(CI),5000,100000)
 # What each goal needs, as "command or file" = "Debian package".
 NEED_BUILD = gcc=gcc /usr/include/seccomp.h=libseccomp-dev
 NEED_DEMO = newuidmap=uidmap /usr/bin/python3=python3
@@ -18,7 +20,7 @@ NEED_LIBVIRT = $(NEED_VM) /usr/share/vagrant-plugins/plugins.d/vagrant-libvirt.j
 	virsh=libvirt-clients dnsmasq=dnsmasq-base qemu-img=qemu-utils ip=iproute2 pkill=procps
 NEED_BENCH = hyperfine=hyperfine bwrap=bubblewrap runc=runc iperf3=iperf3 ip=iproute2
 
-.PHONY: build demo test lint vet race fuzz unit integration vm guest vagrant bench clean
+.PHONY: build demo test lint vet race fuzz unit integration vm guest vagrant soak bench clean
 build:
 	@integration/need $(NEED_BUILD)
 	$(STATIC) -o $(BIN)/skillbox ./cmd/skillbox
@@ -34,7 +36,7 @@ demo:
 # Everything that is checked, in the order in which failures are cheapest. CI calls this and nothing else.
 test:
 	@integration/need $(NEED_BUILD) $(NEED_DEMO) $(NEED_TEST) $(NEED_VM)
-	@$(MAKE) --no-print-directory build lint unit race fuzz integration
+	@$(MAKE) --no-print-directory build lint unit race fuzz integration $(if $(CI),soak)
 	@VM_SPLIT=1 $(MAKE) --no-print-directory vm
 
 lint:
@@ -71,6 +73,10 @@ vagrant:
 	@integration/need $(NEED_BUILD) $(NEED_VAGRANT)
 	@$(MAKE) --no-print-directory guest
 	@BIN=$(BIN) NEED="$(NEED_LIBVIRT)" integration/vm/vagrant
+
+# Every kind of call by eight clients at a time, while clients, skills and services are killed. SOAK_SEED=N repeats the choices of a run.
+soak: build
+	SKILLBOX_BIN=$(abspath $(BIN)) SOAK_CALLS=$(SOAK_CALLS) go test -count=1 -v -timeout 0 -run '^TestSoak$$' ./integration
 
 bench:
 	@integration/need $(NEED_BUILD) $(NEED_DEMO) $(NEED_BENCH)

@@ -20,8 +20,7 @@ import (
 type Supervisor struct {
 	listener *os.File
 	spec     Spec
-	rows     table
-	names    map[int32]string
+	answers  func() *answers // made when the first call is refused: most boxes never need it
 	pace     pace
 	closing  chan struct{}
 	once     sync.Once
@@ -32,15 +31,26 @@ type Supervisor struct {
 	err   error
 }
 
+// answers are what a supervisor decides by.
+type answers struct {
+	rows  table
+	names map[int32]string
+}
+
+func newAnswers(s Spec) *answers {
+	k := &answers{rows: newTable(s), names: map[int32]string{}}
+	for _, n := range names {
+		k.names[n.nr] = n.name
+	}
+	return k
+}
+
 // Supervise takes the listener over and answers it until the last task under the filter is gone, or Close. While nobody
 // answers, refused calls wait; after Close they get ENOSYS from the kernel.
 func Supervise(listener *os.File, s Spec) *Supervisor {
 	v := &Supervisor{
-		spec: s, rows: newTable(s), names: map[int32]string{},
+		spec: s, answers: sync.OnceValue(func() *answers { return newAnswers(s) }),
 		closing: make(chan struct{}), ended: make(chan struct{}),
-	}
-	for _, n := range names {
-		v.names[n.nr] = n.name
 	}
 	var err error
 	if v.listener, err = pollable(listener); err != nil {
@@ -218,12 +228,13 @@ func (v *Supervisor) answer(fd int) error {
 // count decides and remembers. A call that the filter sent here although the rows allow it can only be a mistake of ours;
 // it is refused.
 func (v *Supervisor) count(c Call) syscall.Errno {
-	verdict := v.rows.decide(c)
+	known := v.answers()
+	verdict := known.rows.decide(c)
 	errno := verdict.Errno
 	if verdict.Action != Refuse || errno == 0 {
 		errno = syscall.EPERM
 	}
-	name := v.names[c.Nr]
+	name := known.names[c.Nr]
 	if name == "" {
 		name = fmt.Sprintf("syscall %d", c.Nr)
 	}
