@@ -18,7 +18,7 @@ type Answer struct {
 	Plan   json.RawMessage
 }
 
-// ErrRetired says that the service did nothing, because it leaves: the next one is to be asked.
+// ErrRetired says that the service did nothing, because it leaves, or died before it had read what it was asked: the next one is to be asked.
 var ErrRetired = errors.New("helper: the service is leaving")
 
 // errUnanswered is what a skillboxd's death looks like, whenever it comes.
@@ -35,17 +35,17 @@ func (p *Peer) Do(r *Request, fds []int, environ func(name string) (string, bool
 	if err := r.checkText(); err != nil {
 		return nil, err
 	}
-	if err := p.send(r, fds); died(err) {
-		return nil, errUnanswered
-	} else if err != nil {
+	err := p.send(r, fds)
+	unsent := died(err) // an answer may wait all the same
+	if err != nil && !unsent {
 		return nil, err
 	}
-	for {
+	for first := true; ; first = false {
 		var reply Reply
 		files, err := p.Conn.Receive(&reply)
 		wire.CloseAll(files)
 		if died(err) {
-			return nil, errUnanswered
+			return nil, p.whyNone(first && (unsent || errors.Is(err, unix.ECONNRESET)))
 		}
 		if err != nil {
 			return nil, err
@@ -70,6 +70,16 @@ func (p *Peer) Do(r *Request, fds []int, environ func(name string) (string, bool
 	}
 }
 
+// whyNone tells a service that died with the request unread, where it is all that was sent, from one that may have done anything.
+func (p *Peer) whyNone(unread bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if unread && p.process == nil && !p.told {
+		return ErrRetired
+	}
+	return errUnanswered
+}
+
 // send sends the request, and then what was to be told meanwhile.
 func (p *Peer) send(r *Request, fds []int) error {
 	if err := p.Conn.Send(r, fds...); err != nil {
@@ -77,7 +87,7 @@ func (p *Peer) send(r *Request, fds []int) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked = true
+	p.asked, p.told = true, len(p.early) > 0
 	for _, m := range p.early {
 		if err := p.Conn.Send(m); err != nil && !died(err) { // of its death Do learns when it listens
 			return err
@@ -95,6 +105,7 @@ func (p *Peer) Tell(m Message) error {
 		p.early = append(p.early, m)
 		return nil
 	}
+	p.told = true
 	return p.Conn.Send(m)
 }
 

@@ -24,28 +24,47 @@ func pair(t *testing.T) (ours, theirs *wire.Conn) {
 	return ours, wire.FromFD(fd)
 }
 
-func TestADeadSkillboxdIsToldAlikeWheneverItDied(t *testing.T) {
-	for name, die := range map[string]func(theirs *wire.Conn){
-		"before the request": func(theirs *wire.Conn) { theirs.Close() },
-		"with the request unread": func(theirs *wire.Conn) {
+func TestAServiceThatDiedWithTheRequestUnreadDidNothing(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want error
+		die  func(theirs *wire.Conn)
+	}{
+		{"before the request", ErrRetired, func(theirs *wire.Conn) { theirs.Close() }},
+		{"with the request unread", ErrRetired, func(theirs *wire.Conn) {
 			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(theirs.FD()), Events: unix.POLLIN}}, -1); err != nil {
 				t.Error(err)
 			}
 			theirs.Close()
-		},
-		"with the request read": func(theirs *wire.Conn) {
+		}},
+		{"with the request read", errUnanswered, func(theirs *wire.Conn) {
 			var r Request
 			if _, err := theirs.Receive(&r); err != nil {
 				t.Error(err)
 			}
 			theirs.Close()
-		},
+		}},
+		{"with the request read and a cancel unread", errUnanswered, func(theirs *wire.Conn) {
+			var r Request
+			if _, err := theirs.Receive(&r); err != nil {
+				t.Error(err)
+			}
+			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(theirs.FD()), Events: unix.POLLIN}}, -1); err != nil {
+				t.Error(err)
+			}
+			theirs.Close()
+		}},
 	} {
 		ours, theirs := pair(t)
-		go die(theirs)
-		_, err := (&Peer{Conn: ours}).Do(&Request{Op: OpExec}, nil, nil)
-		if !errors.Is(err, errUnanswered) {
-			t.Errorf("%s: %v", name, err)
+		p := &Peer{Conn: ours}
+		if c.name == "with the request read and a cancel unread" {
+			if err := p.Tell(Message{Cancel: &Cancel{}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		go c.die(theirs)
+		if _, err := p.Do(&Request{Op: OpExec}, nil, nil); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.name, err)
 		}
 		ours.Close()
 	}

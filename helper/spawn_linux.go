@@ -26,6 +26,7 @@ type Peer struct {
 	mu    sync.Mutex
 	asked bool      // the request has been sent
 	early []Message // what was to be told before
+	told  bool      // more than the request has been sent
 }
 
 // Spawn starts a one-shot skillboxd as pid 1 of a pid and mount namespace of its own, so that its death, however it comes, ends

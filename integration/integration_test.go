@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -476,6 +477,9 @@ func leavesNothing(t *testing.T) {
 	})
 }
 
+// ofOthers are directories of programs of ours beside skillbox.
+var ofOthers = regexp.MustCompile("/skillbox-(test|fuzz|vm|bench|package)-")
+
 // traces lists what skillbox could leave on a machine.
 func traces(t *testing.T) map[string]bool {
 	t.Helper()
@@ -526,7 +530,7 @@ func traces(t *testing.T) map[string]bool {
 		}
 		for _, p := range paths {
 			// Other runs of these tests have directories of their own.
-			if (strings.Contains(p, "skillbox") && !strings.Contains(p, "/skillbox-test-") && !strings.Contains(p, "/skillbox-fuzz-") && !strings.Contains(p, "/skillbox-vm-")) || strings.Contains(p, "runc") {
+			if strings.Contains(p, "skillbox") && !ofOthers.MatchString(p) || strings.Contains(p, "runc") {
 				found["file "+p] = true
 			}
 		}

@@ -206,6 +206,10 @@ func (f *fleet) call(chance *rand.Rand) {
 		}
 		return
 	}
+	if c.ProcessState.ExitCode() == 128+int(unix.SIGTERM) && k.verdict == helper.Canceled && stdout.Len() == 0 {
+		f.note(k.name, "the client ended as it was told to") // the service had died
+		return
+	}
 	var r helper.Result
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil || r.ExitCode != c.ProcessState.ExitCode() {
 		f.fault("%s: no envelope, or none of that exit code: %v, %v: %.2000s%.2000s", k.name, err, c.ProcessState, stdout.String(), stderr.String())
