@@ -187,7 +187,12 @@ func (t *Tree) seal(*Spec) error {
 
 // Close takes the tree away from the caller's namespace and closes what was kept. A box that still runs keeps its own copy.
 func (t *Tree) Close() error {
-	errs := []error{t.idmaps.close()}
+	var errs []error
+	if t.keep {
+		errs = append(errs, t.idmaps.rest())
+	} else {
+		errs = append(errs, t.idmaps.Close())
+	}
 	for _, fd := range []*int{&t.base, &t.root, &t.inputs, &t.secrets, &t.params} {
 		if *fd >= 0 {
 			errs = append(errs, unix.Close(*fd))

@@ -11,18 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// idmaps are the user namespaces in which the owner of a bind's source is the skill, by that owner's uid and gid. They are made
-// beside the rest of the tree: each takes a process.
-type idmaps struct{ byOwner map[[2]int]*idmap }
+// maxOwners is how many a tree may leave to the next one.
+const maxOwners = 8
 
-type idmap struct {
-	fd   int
-	err  error
-	done chan struct{}
-}
-
-func startIDMaps(s *Spec) *idmaps {
-	m := &idmaps{byOwner: map[[2]int]*idmap{}}
+// start makes those that a tree needs, beside the rest of it.
+func (m *IDMaps) start(s *Spec) {
+	if m.byOwner == nil {
+		m.byOwner = map[[2]int]*idmap{}
+	}
 	for _, b := range append([]Bind{s.Bundle}, s.Binds...) {
 		owner := [2]int{b.MapUID, b.MapGID}
 		if !b.IDMap || m.byOwner[owner] != nil {
@@ -35,16 +31,29 @@ func startIDMaps(s *Spec) *idmaps {
 			one.fd, one.err = newUserNamespace(s, owner[0], owner[1])
 		}()
 	}
-	return m
 }
 
-func (m *idmaps) get(b Bind) (int, error) {
+func (m *IDMaps) get(b Bind) (int, error) {
 	one := m.byOwner[[2]int{b.MapUID, b.MapGID}]
 	<-one.done
 	return one.fd, one.err
 }
 
-func (m *idmaps) close() error {
+// rest waits until a tree needs none any more, and keeps for the next one what that could use.
+func (m *IDMaps) rest() error {
+	failed := false
+	for _, one := range m.byOwner {
+		<-one.done
+		failed = failed || one.err != nil
+	}
+	if failed || len(m.byOwner) > maxOwners {
+		return m.Close()
+	}
+	return nil
+}
+
+// Close lets go of all of them.
+func (m *IDMaps) Close() error {
 	var errs []error
 	for _, one := range m.byOwner {
 		<-one.done

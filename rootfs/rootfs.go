@@ -59,6 +59,20 @@ type Spec struct {
 	Init        string            // host path of init's binary, mounted at InitPath
 	InitPath    string
 	Hostname    string
+
+	// IDMaps, unless nil, are the caller's for Owner, and no other tree's at the same time; it closes them.
+	IDMaps *IDMaps `json:"-"`
+}
+
+// IDMaps are the user namespaces in which the owner of a bind's source is the skill, by that owner's uid and gid. They are for one Owner, and
+// may serve several trees one after the other: each takes a process, and where the caller is large that is dear. The zero value is ready
+// for use; Close is safe for it, too.
+type IDMaps struct{ byOwner map[[2]int]*idmap }
+
+type idmap struct {
+	fd   int
+	err  error
+	done chan struct{}
 }
 
 // Writable lists the mount points of a tree where a skill may write.

@@ -25,7 +25,8 @@ type Tree struct {
 	inputs   int // directories that the skill sees through read-only views
 	secrets  int
 	params   int
-	idmaps   *idmaps
+	idmaps   *IDMaps
+	keep     bool // idmaps are the caller's
 	owner    Owner
 }
 
@@ -33,7 +34,10 @@ type Tree struct {
 // mounted; after success Close unmounts it.
 func Create(dir string, s *Spec) (_ *Tree, err error) {
 	t := &Tree{dir: dir, Path: filepath.Join(dir, "root"), State: filepath.Join(dir, "state"), base: -1, root: -1, inputs: -1, secrets: -1, params: -1, owner: s.Owner}
-	t.idmaps = startIDMaps(s)
+	if t.idmaps, t.keep = s.IDMaps, s.IDMaps != nil; !t.keep {
+		t.idmaps = &IDMaps{}
+	}
+	t.idmaps.start(s)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.Close())

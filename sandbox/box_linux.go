@@ -35,7 +35,7 @@ type Box struct {
 	network    network
 	jail       *nsjail.Jail
 	supervisor *seccomp.Supervisor
-	ids        *os.File // holds its block of ids; nil where the Host's is meant
+	ids        *block   // its own; nil where the Host's is meant
 	session    *Session // nil in a box that serves one call
 }
 
@@ -66,11 +66,11 @@ func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
 		}
 	}()
 	if h.lasts && h.Mode == "root" { // an ordinary user's boxes all have that user's sub-ids
-		ids, lock, err := takeBlock()
-		if err != nil {
+		if b.ids, err = h.block(); err != nil {
 			return nil, err
 		}
-		b.Plan, b.ids = plan.withIDs(ids), lock
+		b.Plan = plan.withIDs(b.ids.ids)
+		b.Plan.Tree.IDMaps = &b.ids.maps
 		plan = b.Plan
 	}
 	if err := os.Mkdir(b.dir, 0o711); err != nil {
@@ -221,13 +221,19 @@ func (b *Box) Close() error {
 	if b.group != nil {
 		errs = append(errs, b.group.Close())
 	}
-	if b.ids != nil {
-		errs = append(errs, b.ids.Close())
-	}
 	if err := os.Remove(b.dir); !errors.Is(err, os.ErrNotExist) {
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	err := errors.Join(errs...)
+	switch {
+	case b.ids == nil:
+	case err != nil: // who knows what there is still of these users
+		err = errors.Join(err, b.ids.close())
+	default:
+		err = b.host.giveBack(b.ids)
+	}
+	b.ids = nil
+	return err
 }
 
 // Leave takes away only what outlives this process and its namespaces.

@@ -39,6 +39,7 @@ type Host struct {
 	mu       sync.Mutex
 	boxes    map[*Box]bool            // that were not closed
 	reserved map[string]*cgroup.Group // of boxes that are not prepared yet
+	blocks   []*block                 // of ids, that no box has now
 	lock     *os.File                 // holds the block of ids as long as this process lives
 }
 

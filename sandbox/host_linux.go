@@ -13,6 +13,7 @@ import (
 
 	"skillbox/boxinit"
 	"skillbox/netpolicy"
+	"skillbox/rootfs"
 )
 
 // Enter makes the calling process's mount namespace private, gives it its own /proc and a tmpfs for box state, and finds out who
@@ -108,6 +109,50 @@ const (
 	blocks     = 1 << 20
 	blockSize  = 16
 )
+
+// block is a block of ids that is ours, with what was made for them. A service's boxes take turns: those that run at the same time have
+// different ones.
+type block struct {
+	ids  IDs
+	maps rootfs.IDMaps
+	lock *os.File
+}
+
+func (b *block) close() error { return errors.Join(b.maps.Close(), b.lock.Close()) }
+
+// maxBlocks are kept for boxes to come.
+const maxBlocks = 8
+
+// block returns one that no box has: of those before, or a new one.
+func (h *Host) block() (*block, error) {
+	h.mu.Lock()
+	if n := len(h.blocks); n > 0 {
+		b := h.blocks[n-1]
+		h.blocks = h.blocks[:n-1]
+		h.mu.Unlock()
+		return b, nil
+	}
+	h.mu.Unlock()
+	ids, lock, err := takeBlock()
+	if err != nil {
+		return nil, err
+	}
+	return &block{ids: ids, lock: lock}, nil
+}
+
+// giveBack takes the block of a box of which nothing is left.
+func (h *Host) giveBack(b *block) error {
+	h.mu.Lock()
+	if len(h.blocks) < maxBlocks {
+		h.blocks = append(h.blocks, b)
+		b = nil
+	}
+	h.mu.Unlock()
+	if b == nil {
+		return nil
+	}
+	return b.close()
+}
 
 // takeBlock reserves ids that no other box on this host has, until the lock is closed: two boxes with one uid could signal each other's
 // helpers and share per-uid limits. An abstract socket is a lock that the kernel frees whatever happens to us.
