@@ -60,6 +60,23 @@ type called struct {
 	Took        float64
 }
 
+// calling has the program calls do its task.
+func (w *work) calling(task map[string]any) (*called, error) {
+	text, err := json.Marshal(task)
+	if err != nil {
+		return nil, err
+	}
+	c := exec.Command(filepath.Join(w.bin, "calls"))
+	var stderr bytes.Buffer
+	c.Stdin, c.Stderr = bytes.NewReader(text), &stderr
+	out, err := c.Output()
+	if err != nil {
+		return nil, fmt.Errorf("calls: %w: %s", err, stderr.String())
+	}
+	a := &called{}
+	return a, json.Unmarshal(out, a)
+}
+
 func (w *work) calls(r *report) error {
 	large := filepath.Join(w.dir, "thousand")
 	if err := fill(large, 1000); err != nil {
@@ -75,19 +92,8 @@ func (w *work) calls(r *report) error {
 	for _, b := range []struct{ name, dir, policy string }{
 		{"an empty bundle", w.empty, ""}, {"a bundle of 1,000 files", large, ""}, {"with rules for the network", w.empty, network},
 	} {
-		task, err := json.Marshal(map[string]any{"Bundle": b.dir, "Policy": b.policy, "Words": []string{"/usr/bin/true"}, "Times": times, "Every": 50 * time.Millisecond})
+		a, err := w.calling(map[string]any{"Bundle": b.dir, "Policy": b.policy, "Words": []string{"/usr/bin/true"}, "Times": times, "Every": 50 * time.Millisecond})
 		if err != nil {
-			return err
-		}
-		c := exec.Command(filepath.Join(w.bin, "calls"))
-		var stderr bytes.Buffer
-		c.Stdin, c.Stderr = bytes.NewReader(task), &stderr
-		out, err := c.Output()
-		if err != nil {
-			return fmt.Errorf("calls: %w: %s", err, stderr.String())
-		}
-		var a called
-		if err := json.Unmarshal(out, &a); err != nil {
 			return err
 		}
 		call, plain := median(a.Call), median(a.Plain)
