@@ -10,7 +10,7 @@ import (
 // Granted is what holds for a run, and how it came to be.
 type Granted struct {
 	// Policy is effective. A field is Named if the operator or the ceiling
-	// named it, the command also if only the skill did.
+	// named it, the command and what is warm also if only the skill did.
 	Policy    *Policy
 	Clamped   []Note // defaults lowered to the ceiling
 	Narrowed  []Note // what the skill gave up of what the operator granted
@@ -118,6 +118,10 @@ func (g *granting) scalar(path string, k key) {
 	if !g.declared.Named(path) || value(g.declared) == value(g.out) {
 		return
 	}
+	if k.wish {
+		g.wish(path, k, g.ceiling.Named(path) && wide(g.declared, g.ceiling), value)
+		return
+	}
 	// More audit costs the host, so a skill cannot turn it up either.
 	if k.floor || wide(g.declared, g.out) {
 		g.request(path, value(g.declared), value(g.out))
@@ -125,6 +129,23 @@ func (g *granting) scalar(path string, k key) {
 	}
 	g.narrow(path, value(g.out), value(g.declared))
 	k.shape.copy(k.field(g.out), k.field(g.declared))
+}
+
+// wish lets the skill's own word hold where the operator has none: what is kept ready for it grants it nothing. Beyond the
+// ceiling, the ceiling's holds.
+func (g *granting) wish(path string, k key, over bool, value func(*Policy) string) {
+	switch {
+	case g.operator.Named(path):
+		g.request(path, value(g.declared), value(g.out))
+		return
+	case !over:
+		k.shape.copy(k.field(g.out), k.field(g.declared))
+		g.out.positions[path] = g.declared.Position(path)
+		return
+	}
+	k.shape.copy(k.field(g.out), k.field(g.ceiling))
+	why := "the ceiling at " + g.ceiling.Position(path).String() + " permits no more"
+	g.requested = append(g.requested, Note{path, value(g.declared), value(g.out), g.declared.Position(path).String(), why})
 }
 
 // base compares what has no order: a ceiling's base is the only one, or the

@@ -227,6 +227,47 @@ func TestASensitivePathNeedsADangerousCeilingToo(t *testing.T) {
 	}
 }
 
+func TestTheSkillsOwnWishForWarmBoxesHoldsWhereTheOperatorIsSilent(t *testing.T) {
+	for _, c := range []struct {
+		ceiling, operator, declared string
+		want                        Warm
+		requested                   string
+	}{
+		{"", "", "", Warm{}, ""},
+		{"", "", "warm: {ready: 2, preload: true}", Warm{2, true}, ""},
+		{"", "warm: {ready: 3}", "warm: {ready: 2, preload: true}", Warm{3, true}, "warm.ready asked 2, got 3"},
+		{"", "warm: {ready: 1}", "warm: {ready: 2, preload: true}", Warm{1, true}, "warm.ready asked 2, got 1"},
+		{"", "warm: {preload: false}", "warm: {ready: 2, preload: true}", Warm{2, false}, "warm.preload asked true, got false"},
+		{"", "warm: {ready: 8, preload: true}", "", Warm{8, true}, ""},
+		{"warm: {ready: 1, preload: false}", "", "warm: {ready: 2, preload: true}", Warm{1, false}, "warm.ready asked 2, got 1"},
+		{"warm: {ready: 1, preload: false}", "", "warm: {ready: 2, preload: true}", Warm{1, false}, "the ceiling at h:2:27 permits no more"},
+		{"warm: {ready: 4, preload: true}", "", "warm: {ready: 2}", Warm{2, false}, ""},
+		{"warm: {ready: 4, preload: true}", "warm: {preload: true}", "", Warm{0, true}, ""},
+	} {
+		g, err := Grant(named(t, "h", c.ceiling), named(t, "p", c.operator), named(t, "s", c.declared))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Policy.Warm != c.want || c.requested == "" && len(g.Requested) > 0 || !strings.Contains(fmt.Sprint(g.Requested), c.requested) || len(g.Clamped) > 0 {
+			t.Errorf("%q, %q, %q: %+v, requested %v, clamped %v", c.ceiling, c.operator, c.declared, g.Policy.Warm, g.Requested, g.Clamped)
+		}
+	}
+	ceiling := named(t, "host.yaml", "warm: {ready: 2, preload: false}")
+	for asked, want := range map[string]string{
+		"warm: {ready: 3}":      "warm.ready: 3 is not permitted on this host (host.yaml:2:15 permits at most 2)",
+		"warm: {preload: true}": "warm.preload: true is not permitted on this host (host.yaml:2:27 permits at most false)",
+	} {
+		if _, err := Grant(ceiling, named(t, "p", asked), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", asked, err)
+		}
+	}
+	for _, wrong := range []string{"warm: {ready: 9}", "warm: {ready: -1}", "warm: {ready: many}", "warm: {preload: 1}", "warm: yes", "warm: {preloaded: true}"} {
+		if _, err := Parse("p", []byte(body(wrong))); err == nil {
+			t.Errorf("%s is accepted", wrong)
+		}
+	}
+}
+
 // pick returns a random policy that names some of everything.
 func pick(t *testing.T, r *rand.Rand, file string) *Policy {
 	some := func(lines ...string) string { return lines[r.IntN(len(lines))] }
@@ -260,6 +301,7 @@ func pick(t *testing.T, r *rand.Rand, file string) *Policy {
 	add("syscalls: {profile: " + some("strict", "default", "debug") + ", allow: " + subset("bpf", "ptrace") + ", deny: " + subset("kill", "clone") + "}")
 	add("audit: {files: " + some("none", "writes", "all") + "}")
 	add("timeout: " + some("1s", "30s", "1m"))
+	add("warm: {ready: " + some("1", "2", "2", "2") + some("", "", ", preload: true") + "}")
 	return named(t, file, b.String())
 }
 

@@ -16,6 +16,7 @@ type key struct {
 	doc   string // one sentence for docs/policy.md and for editors
 	def   string // how the default is written; empty if there is none
 	floor bool   // a ceiling sets the least, not the most
+	wish  bool   // where the operator says nothing, the skill's own word holds, up to the ceiling's
 	shape shape
 	field func(any) any // the pointer to the value within *Policy, *Bind or *Rule
 	keys  []key         // of a group
@@ -86,6 +87,10 @@ var keys = []key{
 	{name: "audit", doc: "What is recorded of the run.", keys: []key{
 		{name: "syscalls", doc: "Which system calls.", def: "denied", floor: true, shape: choice("none", "denied", "security", "all"), field: in(func(p *Policy) any { return &p.Audit.Syscalls })},
 		{name: "files", doc: "Which file accesses.", def: "none", floor: true, shape: choice("none", "writes", "all"), field: in(func(p *Policy) any { return &p.Audit.Files })},
+	}},
+	{name: "warm", doc: "What a service keeps ready for the next calls of this kind; a run without one is the same.", keys: []key{
+		{name: "ready", doc: "Boxes that wait at least, while there was a call in the last ten minutes; 0 leaves it to how often calls come.", def: "0", wish: true, shape: integer(0, 8), field: in(func(p *Policy) any { return &p.Warm.Ready })},
+		{name: "preload", doc: "Whether python or node start, and import what the script imports, before the call.", def: "false", wish: true, shape: boolean(), field: in(func(p *Policy) any { return &p.Warm.Preload })},
 	}},
 }
 

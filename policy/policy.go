@@ -31,6 +31,7 @@ type Policy struct {
 	Timeout     time.Duration // whole milliseconds
 	Syscalls    Syscalls
 	Audit       Audit
+	Warm        Warm
 	File        string // where it came from, for messages; empty for the defaults
 
 	positions map[string]Position
@@ -86,6 +87,12 @@ type Syscalls struct {
 type Audit struct {
 	Syscalls string // "none", "denied", "security" or "all"
 	Files    string // "none", "writes" or "all"
+}
+
+// Warm says what a service keeps ready. It grants nothing.
+type Warm struct {
+	Ready   int64 // boxes at least; 0 leaves it to the service
+	Preload bool  // interpreters start, and import, before the call
 }
 
 // Default returns the policy of a run without any policy: the documented

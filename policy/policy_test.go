@@ -30,6 +30,7 @@ resources: {cpu: 1, memory: 256Mi, pids: 64, open_files: 256, output: 10Mi, outp
 timeout: 30s
 syscalls: {profile: default, allow: [], deny: []}
 audit: {syscalls: denied, files: none}
+warm: {ready: 2, preload: true}
 `
 
 func parse(t *testing.T, text string) *Policy {
@@ -93,6 +94,9 @@ syscalls:
 audit:
   syscalls: denied
   files: none
+warm:
+  ready: 2
+  preload: true
 `
 	if got := string(parse(t, issue).YAML()); got != want {
 		t.Errorf("got:\n%s", got)

@@ -115,12 +115,19 @@ func choice(values ...string) shape {
 }
 
 func boolean() shape {
-	return scalar("true or false", object{"type": "boolean"}, func(n *yaml.Node) (bool, error) {
+	s := scalar("true or false", object{"type": "boolean"}, func(n *yaml.Node) (bool, error) {
 		if n.Tag != "!!bool" {
 			return false, bad("write true or false", "%s is neither true nor false", show(n.Value))
 		}
 		return n.Value[0] == 't' || n.Value[0] == 'T', nil
 	}, strconv.FormatBool)
+	s.rank = func(v any) float64 {
+		if *v.(*bool) {
+			return 1
+		}
+		return 0
+	}
+	return s
 }
 
 func version() shape {
