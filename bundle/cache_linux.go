@@ -71,17 +71,22 @@ func newStamp(dev, ino, size uint64, mtime, ctime int64) (s stamp) {
 // 10 ms ago, so that two changes within it look alike; a time of whole seconds is likely to come from a file system that keeps no more.
 func (s stamp) settled(now time.Time) bool {
 	ctime := int64(binary.BigEndian.Uint64(s[32:]))
-	tick := int64(20 * time.Millisecond)
+	return time.Unix(0, ctime).Add(tick(ctime)).Before(now)
+}
+
+// tick is how long after ctime, in nanoseconds, a change may have the same one.
+func tick(ctime int64) time.Duration {
 	if ctime%1e9 == 0 {
-		tick = int64(2 * time.Second)
+		return 2 * time.Second
 	}
-	return ctime < now.UnixNano()-tick
+	return 20 * time.Millisecond
 }
 
 // identity is a bundle's root: what its cache is filed under.
 type identity struct {
 	dev, ino uint64
 	keeps    bool // whether its file system's stat can be believed
+	ctime    int64
 }
 
 func (id identity) file() string { return fmt.Sprintf("%x-%x%s", id.dev, id.ino, cacheSuffix) }
@@ -95,7 +100,7 @@ func identify(fd int) (identity, error) {
 	if err := unix.Fstatfs(fd, &fs); err != nil {
 		return identity{}, err
 	}
-	id := identity{dev: st.Dev, ino: st.Ino}
+	id := identity{dev: st.Dev, ino: st.Ino, ctime: st.Ctim.Nano()}
 	switch uint32(fs.Type) {
 	case unix.FUSE_SUPER_MAGIC, unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC,
 		unix.V9FS_MAGIC, unix.CEPH_SUPER_MAGIC, unix.AFS_SUPER_MAGIC, unix.AFS_FS_MAGIC, unix.CODA_SUPER_MAGIC:

@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Limits bounds a bundle. Zero means the default, 10,000 files and 512 MiB; there is no way to say unlimited.
@@ -42,6 +43,9 @@ type Tree struct {
 	Files  int    // regular files and links
 	Bytes  int64  // of the regular files' contents
 	Cached int    // regular files whose content was not read, because the cache knew it
+	// Changed is a moment after the last change of anything in it, as far as ctime tells. It is zero where that is somebody else's clock:
+	// on a network.
+	Changed time.Time
 }
 
 // entry is one file, directory or link below the root.

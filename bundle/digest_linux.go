@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,7 +49,7 @@ func digest(ctx context.Context, dir int, lim Limits, cache *Cache) (*Tree, erro
 	if err != nil {
 		return nil, sysError("", err)
 	}
-	w := &walk{ctx: ctx, lim: lim}
+	w := &walk{ctx: ctx, lim: lim, changed: id.ctime}
 	w.more.L = &w.mu
 	root := &openDir{fd: dir, depth: -1}
 	root.uses.Store(2) // the work below, and the caller, who closes dir
@@ -66,10 +67,14 @@ func digest(ctx context.Context, dir int, lim Limits, cache *Cache) (*Tree, erro
 	if id.keeps {
 		cache.save(id, w.known, entries, int(w.cached.Load()))
 	}
-	return &Tree{
+	tree := &Tree{
 		Digest: sum(entries),
 		Files:  int(w.files.Load()),
 		Bytes:  w.bytes.Load(),
 		Cached: int(w.cached.Load()),
-	}, nil
+	}
+	if id.keeps {
+		tree.Changed = time.Unix(0, w.changed).Add(tick(w.changed))
+	}
+	return tree, nil
 }

@@ -449,3 +449,36 @@ func TestDigestLeavesNoDescriptorOpen(t *testing.T) {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }
+
+func TestATreeTellsThatItWasChangedAndChangedBack(t *testing.T) {
+	dir := files(t, map[string]string{"main.py": "1", "lib/a.py": "1", "lib/link": "-> a.py"})
+	root := dir.Name()
+	look := func() *Tree {
+		tree, err := Digest(t.Context(), dir, Limits{}, nil)
+		must(t, err)
+		return tree
+	}
+	first := look()
+	for name, change := range map[string]func() error{
+		"a file and back": func() error {
+			return errors.Join(os.WriteFile(root+"/lib/a.py", []byte("2"), 0o644), os.WriteFile(root+"/lib/a.py", []byte("1"), 0o644),
+				os.Chtimes(root+"/lib/a.py", time.Unix(1, 0), time.Unix(1, 0)))
+		},
+		"a file more and less": func() error { return errors.Join(os.WriteFile(root+"/re.py", nil, 0o644), os.Remove(root+"/re.py")) },
+		"another link for a moment": func() error {
+			return errors.Join(os.Remove(root+"/lib/link"), os.Symlink("../main.py", root+"/lib/link"), os.Remove(root+"/lib/link"), os.Symlink("a.py", root+"/lib/link"))
+		},
+		"a mode and back": func() error { return errors.Join(os.Chmod(root+"/main.py", 0o600), os.Chmod(root+"/main.py", 0o644)) },
+	} {
+		time.Sleep(50 * time.Millisecond)
+		before := time.Now()
+		must(t, change())
+		if now := look(); now.Digest != first.Digest || !now.Changed.After(before) {
+			t.Errorf("%s: digest %s, was %s; changed at %v, not after %v", name, now.Digest, first.Digest, now.Changed, before)
+		}
+	}
+	time.Sleep(50 * time.Millisecond)
+	if now := time.Now(); look().Changed.After(now) {
+		t.Errorf("what nobody changed changed after %v", now)
+	}
+}

@@ -29,6 +29,7 @@ func (w *worker) look(d *openDir, e *entry, now time.Time) error {
 		return sysError(e.path, unix.EXDEV)
 	}
 	e.mode = w.st.Mode & 0o7777
+	w.changed = max(w.changed, w.st.Ctime.Sec*1e9+int64(w.st.Ctime.Nsec))
 	switch w.st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		return w.directory(d, e)

@@ -27,6 +27,8 @@ type walk struct {
 	busy  int    // workers that may still add work
 	err   error
 
+	changed int64 // the latest ctime of all, in nanoseconds; the root's until run returns
+
 	seen   atomic.Int64 // names listed
 	files  atomic.Int64
 	dirs   atomic.Int64
@@ -98,6 +100,7 @@ func (w *walk) run() ([]*entry, error) {
 	entries := make([]*entry, 0, w.seen.Load())
 	for _, one := range workers {
 		entries = append(entries, one.entries...)
+		w.changed = max(w.changed, one.changed)
 	}
 	slices.SortFunc(entries, func(a, b *entry) int { return strings.Compare(a.path, b.path) })
 	return entries, nil
@@ -139,6 +142,7 @@ func (w *walk) finish(item work, found []work, err error) {
 type worker struct {
 	*walk
 	entries []*entry
+	changed int64 // the latest ctime, in nanoseconds
 	st      unix.Statx_t
 	buf     *[bufSize]byte
 	hash    hash.Hash
