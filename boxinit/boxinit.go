@@ -14,11 +14,20 @@
 //
 // In the box of a session (Call.Stay) it does not exit, and takes the next Call; what the skill left running stays.
 //
+// A box may be preloaded before its call comes: its interpreter then has started, and imported what the script imports.
+//
+//	── Preload: argv, env, stdio fds ────►  starts the interpreter, waits until it has imported, stops it
+//	◄─ Preloaded ────────────────────────
+//	── Call: argv, env ──────────────────►  tells the interpreter, and lets it go on
+//
 // Init reaps what the skill orphans. It keeps no environment, a neutral argv and is not dumpable, so that nothing of ours can be
 // read through /proc/1. It obeys nobody but its socket: signals sent by the skill are dropped.
 package boxinit
 
-import "net/netip"
+import (
+	"net/netip"
+	"time"
+)
 
 // Path is where init's binary lies inside a box; Socket is its descriptor there.
 const (
@@ -56,16 +65,34 @@ type Call struct {
 // Signal asks for a signal to every process of the box except init.
 type Signal struct{ Signal int }
 
+// Preload asks for an interpreter to be started ahead of its call, with everything of the call but the words that follow the script and
+// what its environment brings. Its three descriptors are stdin, stdout and stderr.
+type Preload struct {
+	Argv   []string // up to the script
+	Env    []string
+	Cwd    string
+	Late   []string      // variables whose values come with the call: code that asks for them now cannot be preloaded
+	Within time.Duration // what that may take
+}
+
 // Message is what skillboxd sends after Setup: exactly one field is set.
 type Message struct {
-	Call   *Call   `json:",omitempty"`
-	Signal *Signal `json:",omitempty"`
+	Preload *Preload `json:",omitempty"`
+	Call    *Call    `json:",omitempty"`
+	Signal  *Signal  `json:",omitempty"`
 }
 
 // Reply is what init sends after its Report: exactly one field is set.
 type Reply struct {
+	Preloaded *Preloaded `json:",omitempty"`
+
 	Started *Started `json:",omitempty"`
 	Exit    *Exit    `json:",omitempty"`
+}
+
+// Preloaded answers a Preload. Where it is refused, the box is of no use any more.
+type Preloaded struct {
+	Refused string // why the interpreter does not wait for a call, "" if it does
 }
 
 // Started answers a Call: the skill's pid inside the box, or why it could not be started. With TTY the pty's master comes along.

@@ -122,6 +122,9 @@ func serve(conn *wire.Conn, openFiles uint64) error {
 		if err != nil {
 			return err
 		}
+		if m.Preload != nil {
+			return servePreloaded(conn, m.Preload, files, openFiles)
+		}
 		if m.Call == nil {
 			wire.CloseAll(files)
 			continue // nothing runs yet that a signal could be meant for
@@ -177,8 +180,25 @@ func forward(conn *wire.Conn) {
 	}
 }
 
-// reap waits for all children, the adopted ones included, until the skill's first process has ended.
+// reap reports the end of the skill's first process.
 func reap(conn *wire.Conn, main int) error {
+	exit, err := await(main)
+	if err != nil {
+		return err
+	}
+	return report(conn, exit)
+}
+
+func report(conn *wire.Conn, exit *Exit) error {
+	err := conn.Send(Reply{Exit: exit})
+	if err == nil && exit.Alone {
+		select {} // forward ends it with the socket: to take the box's namespaces down would keep a processor from whoever answers
+	}
+	return err
+}
+
+// await waits for all children, the adopted ones included, until the skill's first process has ended.
+func await(main int) (*Exit, error) {
 	var total unix.Rusage
 	for {
 		var status unix.WaitStatus
@@ -188,21 +208,15 @@ func reap(conn *wire.Conn, main int) error {
 			continue
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !status.Exited() && !status.Signaled() {
 			continue // stopped: a child that asked to be traced reports that to us (ptrace(2)), and stays so
 		}
 		add(&total, &usage)
-		if pid != main {
-			continue
+		if pid == main {
+			return exitOf(status, &total), nil
 		}
-		exit := exitOf(status, &total)
-		err = conn.Send(Reply{Exit: exit})
-		if err == nil && exit.Alone {
-			select {} // forward ends it with the socket: to take the box's namespaces down would keep a processor from whoever answers
-		}
-		return err
 	}
 }
 

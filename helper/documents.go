@@ -52,10 +52,11 @@ type Running struct {
 
 // Ready are the boxes that wait for calls of one kind.
 type Ready struct {
-	Bundle string    `json:"bundle"` // its directory
-	Boxes  int       `json:"boxes"`
-	Wanted int       `json:"wanted"`
-	Used   time.Time `json:"used"` // when a call of that kind was last served
+	Bundle    string    `json:"bundle"` // its directory
+	Boxes     int       `json:"boxes"`
+	Preloaded int       `json:"preloaded"` // of them
+	Wanted    int       `json:"wanted"`
+	Used      time.Time `json:"used"` // when a call of that kind was last served
 }
 
 // Machine answers OpDoctor: what only skillboxd can find out.

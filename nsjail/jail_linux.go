@@ -142,7 +142,24 @@ func (j *Jail) AwaitReport() error {
 	return nil
 }
 
-// Start begins the one call. With call.TTY the returned file is the pty's master.
+// Preload starts an interpreter that waits for the call. Refused says why it does not; the jail is then of no use.
+func (j *Jail) Preload(p boxinit.Preload, stdio ...int) (refused string, err error) {
+	if err := j.conn.Send(boxinit.Message{Preload: &p}, stdio...); err != nil {
+		return "", fmt.Errorf("nsjail: preload: %w", err)
+	}
+	var reply boxinit.Reply
+	files, err := j.conn.Receive(&reply)
+	wire.CloseAll(files)
+	switch {
+	case errors.Is(err, wire.ErrProtocol):
+		return "", fmt.Errorf("nsjail: preload: %w", err)
+	case err != nil || reply.Preloaded == nil:
+		return "the interpreter ended before the call", nil
+	}
+	return reply.Preloaded.Refused, nil
+}
+
+// Start begins the one call. A preloaded interpreter has its stdio. With call.TTY the returned file is the pty's master.
 func (j *Jail) Start(call boxinit.Call, stdio ...int) (*boxinit.Started, *os.File, error) {
 	if err := j.conn.Send(boxinit.Message{Call: &call}, stdio...); err != nil {
 		return nil, nil, fmt.Errorf("nsjail: call: %w", err)

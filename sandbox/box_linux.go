@@ -16,6 +16,7 @@ import (
 
 	"skillbox/boxinit"
 	"skillbox/cgroup"
+	"skillbox/helper"
 	"skillbox/netpolicy"
 	"skillbox/nsjail"
 	"skillbox/rootfs"
@@ -27,6 +28,7 @@ type Box struct {
 	ID     string
 	Plan   *Plan
 	Phases map[string]float64 // milliseconds, by what was done
+	Start  string             // how far it was when its call came, as in helper.Sandbox
 
 	host       *Host
 	dir        string
@@ -37,6 +39,8 @@ type Box struct {
 	supervisor *seccomp.Supervisor
 	ids        *block   // its own; nil where the Host's is meant
 	session    *Session // nil in a box that serves one call
+	preload    *Preload // nil where nothing of the skill has started
+	ends       *ends    // of its stdio, with preload
 }
 
 const idLetters = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -56,7 +60,7 @@ func ValidID(name string) bool { return len(name) == 16 && strings.Trim(name, id
 // Prepare builds a box. The plan's layers are compared with what init reports from inside; if one does not hold, it fails with
 // *nsjail.VerifyError and nothing is left.
 func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
-	b := &Box{ID: id, Plan: plan, Phases: map[string]float64{}, host: h, dir: filepath.Join(h.Dir, id)}
+	b := &Box{ID: id, Plan: plan, Phases: map[string]float64{}, Start: helper.Cold, host: h, dir: filepath.Join(h.Dir, id)}
 	h.hold(b)
 	start := time.Now()
 	defer func() {
@@ -213,6 +217,9 @@ func (b *Box) Close() error {
 	}
 	if b.supervisor != nil {
 		errs = append(errs, b.supervisor.Close())
+	}
+	if b.ends != nil {
+		b.ends.close()
 	}
 	errs = append(errs, b.network.close())
 	if b.tree != nil {

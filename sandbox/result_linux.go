@@ -119,7 +119,7 @@ func (b *Box) notStarted(s *boxinit.Started, began time.Time) *helper.Result {
 }
 
 func (b *Box) envelope(began time.Time) *helper.Result {
-	r := &helper.Result{ID: b.ID, Phases: b.Phases, Sandbox: helper.Sandbox{Mode: b.Plan.Mode, Layers: b.Plan.Layers}}
+	r := &helper.Result{ID: b.ID, Phases: b.Phases, Sandbox: helper.Sandbox{Mode: b.Plan.Mode, Layers: b.Plan.Layers, Start: b.Start}}
 	r.Warnings = append(r.Warnings, b.Plan.Warnings...)
 	r.Phases["run_ms"] = Since(began)
 	return r

@@ -91,7 +91,6 @@ func (b *Box) perform(call Call, params int, end *ending, began time.Time) (*hel
 	if b.Plan.Limits.Truncate {
 		over = nil
 	}
-	owner := b.Plan.Tree.Owner
 	message := boxinit.Call{Argv: call.Argv, Env: b.environment(call), Cwd: rootfs.SkillDir, TTY: call.TTY, Rows: call.Rows, Cols: call.Cols, Stay: b.session != nil}
 	var err error
 	var pipes *stdio
@@ -109,8 +108,8 @@ func (b *Box) perform(call Call, params int, end *ending, began time.Time) (*hel
 			defer pty.Close()
 			pipes, err = terminal(int(pty.Fd()), call.Stdio, b.Plan.Limits.OutputBytes, over)
 		}
-	} else if pipes, err = connect(call.Stdio, params, owner.SkillUID, owner.SkillGID, b.Plan.Limits.OutputBytes, over); err == nil {
-		started, _, err = b.jail.Start(message, pipes.box[:]...)
+	} else if pipes, err = b.connect(call, params, over); err == nil {
+		started, _, err = b.jail.Start(message, pipes.given()...)
 		pipes.handOver()
 	}
 	if err == nil && started.Error == "" && pipes == nil {
@@ -150,6 +149,17 @@ func (b *Box) perform(call Call, params int, end *ending, began time.Time) (*hel
 		return nil, err
 	}
 	return result, nil
+}
+
+// connect joins the caller's stdio with the skill's, which a preloaded interpreter has already.
+func (b *Box) connect(call Call, params int, over func()) (*stdio, error) {
+	if b.ends == nil {
+		owner := b.Plan.Tree.Owner
+		return connect(call.Stdio, params, owner.SkillUID, owner.SkillGID, b.Plan.Limits.OutputBytes, over)
+	}
+	ends := b.ends
+	b.ends = nil
+	return attach(ends, call.Stdio, params, b.Plan.Limits.OutputBytes, over)
 }
 
 // drain sees what is still in the pipes to the caller, and words what that came to.
@@ -393,6 +403,10 @@ func (b *Box) watch(stop <-chan struct{}, end *ending) error {
 			b.kill()
 		})
 	}
+	return b.watchForks(stop, end)
+}
+
+func (b *Box) watchForks(stop <-chan struct{}, end *ending) error {
 	if b.Plan.Group.Pids == 0 {
 		return nil
 	}

@@ -47,31 +47,39 @@ type relay struct {
 
 // connect makes the skill's descriptors from the caller's. params, if not -1, becomes stdin instead of the caller's. Above limit
 // onLimit is called and the relay ends; where it is nil the relay goes on and drops.
-func connect(caller [3]int, params int, owner int, group int, limit int64, onLimit func()) (_ *stdio, err error) {
-	s := &stdio{box: [3]int{-1, -1, -1}, stop: -1, abandon: -1, limit: limit, onLimit: onLimit}
-	defer func() {
-		if err != nil {
-			s.close()
-		}
-	}()
-	if err := s.events(); err != nil {
+func connect(caller [3]int, params int, owner int, group int, limit int64, onLimit func()) (*stdio, error) {
+	shape, err := ShapeOf(caller, params >= 0)
+	if err != nil {
 		return nil, err
 	}
+	ends, err := newEnds(shape, owner, group)
+	if err != nil {
+		return nil, err
+	}
+	return attach(ends, caller, params, limit, onLimit)
+}
+
+// attach connects ends with the caller's descriptors, whose shape they have, and takes them over.
+func attach(e *ends, caller [3]int, params int, limit int64, onLimit func()) (*stdio, error) {
+	s := &stdio{box: e.box, stop: -1, abandon: -1, limit: limit, onLimit: onLimit}
 	if params >= 0 {
 		caller[0] = params
 	}
-	if err := s.input(caller[0], owner, group); err != nil {
+	for i, fd := range e.ours {
+		switch {
+		case fd < 0:
+		case i == 0:
+			s.relays = append(s.relays, &relay{src: caller[0], dst: fd, done: make(chan error, 1)})
+		default:
+			s.out[i] = &relay{src: fd, dst: caller[i], fromSkill: true, done: make(chan error, 1)}
+			s.relays = append(s.relays, s.out[i])
+		}
+	}
+	if err := s.events(); err != nil {
+		s.close()
 		return nil, err
 	}
-	if err := s.output(1, caller[1], owner, group); err != nil {
-		return nil, err
-	}
-	if same(caller[1], caller[2]) {
-		// 2>&1: one pipe for both keeps the order of what is written.
-		s.box[2], err = unix.FcntlInt(uintptr(s.box[1]), unix.F_DUPFD_CLOEXEC, 3)
-		return s, err
-	}
-	return s, s.output(2, caller[2], owner, group)
+	return s, nil
 }
 
 // terminal connects a pty's master with the caller's terminal.
@@ -103,48 +111,6 @@ func (s *stdio) events() (err error) {
 	return nil
 }
 
-func (s *stdio) input(src, owner, group int) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(src, &st); err != nil {
-		return fmt.Errorf("sandbox: stdin: %w", err)
-	}
-	if isNull(&st) {
-		return s.null(0, unix.O_RDONLY)
-	}
-	r, w, err := pipe(owner, group)
-	if err != nil {
-		return err
-	}
-	s.box[0] = r
-	s.relays = append(s.relays, &relay{src: src, dst: w, done: make(chan error, 1)})
-	return nil
-}
-
-func (s *stdio) output(n, dst, owner, group int) error {
-	var st unix.Stat_t
-	if err := unix.Fstat(dst, &st); err != nil {
-		return fmt.Errorf("sandbox: descriptor %d: %w", n, err)
-	}
-	if isNull(&st) {
-		return s.null(n, unix.O_WRONLY)
-	}
-	r, w, err := pipe(owner, group)
-	if err != nil {
-		return err
-	}
-	s.box[n] = w
-	s.out[n] = &relay{src: r, dst: dst, fromSkill: true, done: make(chan error, 1)}
-	s.relays = append(s.relays, s.out[n])
-	return nil
-}
-
-func (s *stdio) null(n, mode int) (err error) {
-	if s.box[n], err = unix.Open("/dev/null", mode|unix.O_CLOEXEC, 0); err != nil {
-		return fmt.Errorf("sandbox: /dev/null: %w", err)
-	}
-	return nil
-}
-
 func isNull(st *unix.Stat_t) bool {
 	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
 }
@@ -166,6 +132,14 @@ func pipe(owner, group int) (r, w int, err error) {
 		return -1, -1, fmt.Errorf("sandbox: pipe: %w", err)
 	}
 	return fds[0], fds[1], nil
+}
+
+// given are the skill's ends; none where it has them already.
+func (s *stdio) given() []int {
+	if s.box[0] < 0 {
+		return nil
+	}
+	return s.box[:]
 }
 
 // start runs the relays; the skill's ends must have been handed over and closed here by then.
