@@ -89,7 +89,7 @@ func checkEnvelope(t *testing.T, args []string, r ran, code int, shape map[strin
 	if ours := e["verdict"] != "exited" && e["verdict"] != "signaled"; ours != (e["error"] != nil) {
 		t.Errorf("%q: verdict %v with error %v", args, e["verdict"], e["error"])
 	}
-	for key, fields := range map[string][]string{"skill": {"name", "digest"}, "policy": {"name", "digest"}, "sandbox": {"mode", "layers"}} {
+	for key, fields := range map[string][]string{"skill": {"name", "digest"}, "policy": {"name", "digest"}, "sandbox": {"mode", "layers", "start"}} {
 		object, _ := e[key].(map[string]any)
 		for _, field := range fields {
 			if _, ok := object[field]; !ok {

@@ -51,9 +51,9 @@ func printStatus(s *helper.Status) error {
 	for _, one := range s.Sessions {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", one.ID, printable(one.Skill), printable(one.Policy), one.State, one.Calls, time.Until(one.Ends).Round(time.Second))
 	}
-	fmt.Fprintln(w, "\nREADY\tWANTED\tBUNDLE")
+	fmt.Fprintln(w, "\nREADY\tPRELOADED\tWANTED\tBUNDLE")
 	for _, r := range s.Ready {
-		fmt.Fprintf(w, "%d\t%d\t%s\n", r.Boxes, r.Wanted, printable(r.Bundle))
+		fmt.Fprintf(w, "%d\t%d\t%d\t%s\n", r.Boxes, r.Preloaded, r.Wanted, printable(r.Bundle))
 	}
 	return w.Flush()
 }

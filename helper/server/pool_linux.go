@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"skillbox/bundle"
 	"skillbox/helper"
 	"skillbox/helper/server/metrics"
 	"skillbox/sandbox"
@@ -30,7 +31,7 @@ type pool struct {
 
 // shelf has boxes for calls that are alike in everything a box depends on.
 type shelf struct {
-	plan   *sandbox.Plan
+	kind
 	digest string // of the bundle, when last seen
 	ready  []*ready
 	coming int
@@ -38,11 +39,13 @@ type shelf struct {
 	used   time.Time
 	missed time.Time // when a call last found none
 	failed time.Time // when a box last could not be prepared
+	bare   time.Time // when one last could not be preloaded
+	why    string    // why not
 }
 
 type ready struct {
 	box   *sandbox.Box
-	since time.Time
+	since time.Time // nothing of the skill's was read before
 }
 
 const (
@@ -56,6 +59,8 @@ const (
 	hot, cold = 2 * time.Second, 10 * time.Second
 	// brisk is how soon one call after another says that preparing the next box may take too long.
 	brisk = 250 * time.Millisecond
+	// keepLeast is keep where the policy says how many boxes are to be ready, and bareFor how long what could not be preloaded is not tried again.
+	keepLeast, bareFor = 10 * time.Minute, 5 * time.Minute
 	// closeTime is how long ready boxes may take to end: one may lie on a file system that does not answer.
 	closeTime = 10 * time.Second
 )
@@ -86,7 +91,7 @@ func (p *pool) has(key string) bool {
 }
 
 // take returns a box that is the caller's from now on, and nil if there is none for this bundle as it is now.
-func (p *pool) take(key, digest string) *sandbox.Box {
+func (p *pool) take(key string, tree *bundle.Tree) *sandbox.Box {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.shelves[key]
@@ -95,11 +100,11 @@ func (p *pool) take(key, digest string) *sandbox.Box {
 		s.ready = s.ready[1:]
 		p.boxes--
 		unfit := r.unfit()
-		if unfit == "" && s.digest != digest {
+		if unfit == "" && (s.digest != tree.Digest || !r.current(tree)) {
 			unfit = metrics.BundleChanged
 		}
 		if unfit == "" {
-			return r.box // another is prepared when the call is over: it would take the processor from it
+			return r.handOut() // another is prepared when the call is over: it would take the processor from it
 		}
 		p.discard(r.box, unfit)
 	}
@@ -107,16 +112,16 @@ func (p *pool) take(key, digest string) *sandbox.Box {
 }
 
 // served learns from a call what to keep ready.
-func (p *pool) served(key string, plan *sandbox.Plan, digest string, found bool) {
+func (p *pool) served(k kind, tree *bundle.Tree, found bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
 		return
 	}
-	s := p.shelves[key]
+	s := p.shelves[k.key]
 	if s == nil {
-		s = &shelf{plan: plan, want: 1}
-		p.shelves[key] = s
+		s = &shelf{kind: k, want: max(k.least, 1)}
+		p.shelves[k.key] = s
 	}
 	if now := time.Now(); !found {
 		if now.Sub(s.missed) < hot {
@@ -127,9 +132,12 @@ func (p *pool) served(key string, plan *sandbox.Plan, digest string, found bool)
 	if found && time.Since(s.used) < brisk {
 		s.want = max(s.want, 2)
 	}
-	if s.digest != digest {
+	if s.digest != tree.Digest {
 		p.clear(s, metrics.BundleChanged)
-		s.digest = digest
+		s.digest, s.bare, s.why = tree.Digest, time.Time{}, ""
+	}
+	if tree.Changed.IsZero() {
+		s.bare, s.why = time.Now(), "the bundle lies on a file system whose clock is another machine's"
 	}
 	s.used = time.Now()
 	p.wake()
@@ -141,7 +149,7 @@ func (p *pool) status() []helper.Ready {
 	defer p.mu.Unlock()
 	all := []helper.Ready{}
 	for _, s := range p.shelves {
-		all = append(all, helper.Ready{Bundle: s.plan.Tree.Bundle.Source.Path, Boxes: len(s.ready), Wanted: s.want, Used: s.used.UTC()})
+		all = append(all, helper.Ready{Bundle: s.plan.Tree.Bundle.Source.Path, Boxes: len(s.ready), Preloaded: s.preloaded(), Wanted: s.want, Used: s.used.UTC()})
 	}
 	slices.SortFunc(all, func(a, b helper.Ready) int { return strings.Compare(a.Bundle, b.Bundle) })
 	return all
@@ -201,6 +209,7 @@ func (p *pool) prepareOne() bool {
 	}
 	next.coming++
 	p.boxes++
+	ahead := next.preload != nil && time.Since(next.bare) > bareFor
 	p.mu.Unlock()
 
 	id, err := p.host.Reserve()
@@ -213,8 +222,18 @@ func (p *pool) prepareOne() bool {
 		})
 	}
 
+	if err == nil && ahead {
+		p.preloadBox(next, box)
+		return true
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.arrived(next, box, time.Now(), err)
+	return err == nil
+}
+
+// arrived puts a box on its shelf.
+func (p *pool) arrived(next *shelf, box *sandbox.Box, since time.Time, err error) {
 	next.coming--
 	switch {
 	case err != nil:
@@ -229,17 +248,16 @@ func (p *pool) prepareOne() bool {
 		p.boxes--
 		p.discard(box, metrics.Unused)
 	default:
-		p.record.Ahead(time.Duration(box.Phases["prepare_ms"] * float64(time.Millisecond)))
-		next.ready = append(next.ready, &ready{box, time.Now()})
+		p.record.Ahead(time.Duration((box.Phases["prepare_ms"] + box.Phases["preload_ms"]) * float64(time.Millisecond)))
+		next.ready = append(next.ready, &ready{box, since})
 	}
-	return err == nil
 }
 
 func (p *pool) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, s := range p.shelves {
-		if time.Since(s.used) > keep {
+		if time.Since(s.used) > s.keep() {
 			s.want = 0
 			p.clear(s, metrics.Unused)
 			delete(p.shelves, key)

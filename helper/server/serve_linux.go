@@ -190,12 +190,12 @@ func (c *connection) exec() (*helper.Result, *sandbox.Box) {
 
 // pooled is the rest of exec where boxes may be ready.
 func (c *connection) pooled(d *decision, digesting <-chan digested, phases map[string]float64) (*helper.Result, *sandbox.Box) {
-	key, err := d.key()
+	k, err := c.kind(d)
 	var box *sandbox.Box
 	var tree *bundle.Tree
 	var found bool
 	if err == nil {
-		box, tree, found, err = c.obtain(key, d, digesting, phases)
+		box, tree, found, err = c.obtain(k.key, d, digesting, phases)
 	}
 	if err != nil {
 		id := sandbox.NewID()
@@ -206,7 +206,7 @@ func (c *connection) pooled(d *decision, digesting <-chan digested, phases map[s
 	}
 	c.after = func() {
 		c.before.keep(c.spoken, d, tree.Digest)
-		c.pool.served(key, d.plan, tree.Digest, found)
+		c.pool.served(k, tree, found)
 	}
 	if found {
 		box.Phases = phases
@@ -221,6 +221,7 @@ func (c *connection) pooled(d *decision, digesting <-chan digested, phases map[s
 		c.link.kill()
 	})
 	result := identified(c.run(box, d, tree, nil), box.ID, d, tree)
+	result.Sandbox.NotPreloaded = c.pool.notPreloaded(k, box)
 	c.calls.end(box.ID)
 	return result, box
 }
@@ -232,7 +233,7 @@ func (c *connection) obtain(key string, d *decision, digesting <-chan digested, 
 		if tree, err = c.digested(d, digesting, phases); err != nil {
 			return nil, nil, false, err
 		}
-		if box = c.pool.take(key, tree.Digest); box != nil {
+		if box = c.pool.take(key, tree); box != nil {
 			return box, tree, true, nil
 		}
 	}
@@ -440,7 +441,7 @@ func identified(result *helper.Result, id string, d *decision, tree *bundle.Tree
 				result.Warnings = append(result.Warnings, w)
 			}
 		}
-		result.Sandbox = helper.Sandbox{Mode: d.plan.Mode, Layers: d.plan.Layers}
+		result.Sandbox.Mode, result.Sandbox.Layers = d.plan.Mode, d.plan.Layers
 	}
 	result.Policy = d.policy
 	if d.bundle != nil {

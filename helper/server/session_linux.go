@@ -83,12 +83,12 @@ func (c *connection) beginSession() (_ *helper.SessionStarted, _ *session, err e
 	}
 	c.after = func() {
 		c.before.keep(c.spoken, d, tree.Digest)
-		c.pool.served(key, d.plan, tree.Digest, found)
+		c.pool.served(kind{key: key, plan: d.plan, least: int(d.granted.Policy.Warm.Ready)}, tree, found)
 	}
 	one.id, one.ends = box.ID, one.since.Add(total)
 	c.held.add(one)
 	return &helper.SessionStarted{
-		Session: one.id, Skill: helper.Named{Name: d.bundle.Name, Digest: tree.Digest}, Policy: d.policy, Sandbox: helper.Sandbox{Mode: d.plan.Mode, Layers: d.plan.Layers},
+		Session: one.id, Skill: helper.Named{Name: d.bundle.Name, Digest: tree.Digest}, Policy: d.policy, Sandbox: helper.Sandbox{Mode: d.plan.Mode, Layers: d.plan.Layers, Start: box.Start},
 		IdleMS: idle.Milliseconds(), Ends: one.ends.UTC(), Warnings: append([]string{}, d.plan.Warnings...),
 	}, one, nil
 }

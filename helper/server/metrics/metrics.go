@@ -33,6 +33,7 @@ const (
 	Failed        = "failed" // it was not ready in time, or at all
 	Unused        = "unused" // no call of its kind came any more
 	Stopped       = "stopped"
+	NotPreloaded  = "not_preloaded" // its interpreter did not come as far as the call
 )
 
 // Reasons for which a connection was refused.
@@ -54,7 +55,7 @@ var (
 	hows     = []string{FoundReady, Prepared, InSession}
 	phases   = []string{"enter", "decide", "digest", "prepare", "tree", "group", "network", "jail", "preload", "run"}
 	denials  = []string{"syscall", "dns", "connection"}
-	discards = []string{BundleChanged, TooOld, Died, Failed, Unused, Stopped}
+	discards = []string{BundleChanged, TooOld, Died, Failed, Unused, Stopped, NotPreloaded}
 	refusals = []string{Stranger, FromBox, Malformed, Silent, Build, Leaving}
 	leaks    = []string{"group", "link"}
 )
