@@ -3,7 +3,6 @@
 package integration
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -71,22 +70,6 @@ func (s *service) call(t *testing.T, c started, policy, bundle string) *helper.R
 		t.Fatalf("%s: %v", c.name, err)
 	}
 	return r
-}
-
-// status is what ps tells.
-func (s *service) status(t *testing.T) (status helper.Status) {
-	t.Helper()
-	c := s.mode.command("ps", "--json")
-	c.Path = filepath.Join(s.bin, "skillbox")
-	c.Env = append(c.Env, s.env()...)
-	out, err := c.Output()
-	if err == nil {
-		err = json.Unmarshal(out, &status)
-	}
-	if err != nil {
-		t.Fatalf("skillbox ps: %v", err)
-	}
-	return status
 }
 
 // preloaded makes calls until one is served by a preloaded box.

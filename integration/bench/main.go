@@ -27,7 +27,7 @@ var (
 	bin  = flag.String("bin", "bin", "`directory` with skillbox, skillboxd and skillbox-init")
 	runs = flag.Int("runs", 60, "timed runs of each command")
 	out  = flag.String("json", "", "`file` that takes the figures as JSON")
-	only = flag.String("only", "", "`section` to measure alone: compare, phases, groups, bundles, service, memory, cpu or network")
+	only = flag.String("only", "", "`section` to measure alone: compare, phases, groups, bundles, service, preload, memory, cpu or network")
 )
 
 func main() {
@@ -44,6 +44,7 @@ type figures struct {
 	Medians map[string]float64 `json:"medians_ms"`
 	Phases  map[string]float64 `json:"phases_ms"`
 	Service []line             `json:"service"`
+	Preload []line             `json:"preload"`
 	Memory  []line             `json:"memory"`
 	CPU     []line             `json:"cpu"`
 	Network []line             `json:"network"`
@@ -74,7 +75,7 @@ func bench() error {
 	for _, section := range []struct {
 		name    string
 		measure func(*figures) error
-	}{{"compare", w.compare}, {"phases", w.phases}, {"groups", w.groups}, {"bundles", w.bundles}, {"service", w.service}, {"memory", w.memory}, {"cpu", w.cpu}, {"network", w.network}} {
+	}{{"compare", w.compare}, {"phases", w.phases}, {"groups", w.groups}, {"bundles", w.bundles}, {"service", w.service}, {"preload", w.preload}, {"memory", w.memory}, {"cpu", w.cpu}, {"network", w.network}} {
 		if *only != "" && *only != section.name {
 			continue
 		}
@@ -387,6 +388,7 @@ func (f *figures) print() {
 		fmt.Printf("%-40s %10.2f\n", name, f.Phases[name])
 	}
 	printLines(f.Service)
+	printLines(f.Preload)
 	printLines(f.Memory)
 	printLines(f.CPU)
 	printLines(f.Network)

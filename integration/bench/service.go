@@ -58,6 +58,7 @@ type called struct {
 	Phases      map[string][]float64
 	Ready       int
 	Took        float64
+	Starts      map[string]int // how far boxes were
 }
 
 // calling has the program calls do its task.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 type task struct {
 	Bundle, Policy string
 	Words          []string
+	Plain          []string // what runs without a sandbox; Words if left out
+	Mode           string   // of the client; "user" if left out
 	Times          int
 	Every          time.Duration
 	Clients        int // more than 1 make calls at a time, without a pause and with no program between; only Took tells of them
@@ -27,6 +30,7 @@ type answer struct {
 	Phases      map[string][]float64
 	Ready       int // calls that found a ready box
 	Took        float64
+	Starts      map[string]int
 }
 
 func main() {
@@ -41,8 +45,12 @@ func run() error {
 	if err := json.NewDecoder(os.Stdin).Decode(&t); err != nil {
 		return err
 	}
-	a := answer{Phases: map[string][]float64{}}
-	call := client.Call{Bundle: t.Bundle, Policy: t.Policy, Words: t.Words, Mode: "user"}
+	a := answer{Phases: map[string][]float64{}, Starts: map[string]int{}}
+	plain := t.Plain
+	if plain == nil {
+		plain = t.Words
+	}
+	call := client.Call{Bundle: t.Bundle, Policy: t.Policy, Words: t.Words, Mode: cmp.Or(t.Mode, "user")}
 	if t.Clients > 1 {
 		var err error
 		if a.Took, err = together(t, call); err != nil {
@@ -63,7 +71,7 @@ func run() error {
 		}
 		time.Sleep(t.Every / 2)
 		began = time.Now()
-		if err := exec.Command(t.Words[0], t.Words[1:]...).Run(); err != nil {
+		if err := exec.Command(plain[0], plain[1:]...).Run(); err != nil {
 			return err
 		}
 		if i == 0 { // which starts the service
@@ -73,6 +81,7 @@ func run() error {
 		for name, ms := range r.Phases {
 			a.Phases[name] = append(a.Phases[name], ms)
 		}
+		a.Starts[r.Sandbox.Start]++
 		if r.Phases["prepare_ms"] == 0 {
 			a.Ready++
 		}
