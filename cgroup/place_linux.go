@@ -36,22 +36,9 @@ type Place struct {
 // highest group above it that the user may manage. A login session is in none: then the user's systemd is asked to take us in.
 // uid is the user's on the machine. The error is *Unavailable where there can be no groups.
 func Open(uid int) (*Place, error) {
-	var fs unix.Statfs_t
-	err := unix.Statfs(Root, &fs)
+	group, err := present()
 	if err != nil {
-		return nil, unavailable("mount sysfs on /sys, and cgroup2 on "+Root, "%s: %v", Root, err)
-	}
-	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return nil, unavailable("use a kernel with CONFIG_CGROUPS=y", "%v", err)
-	}
-	group, v1, v2 := ownGroup(string(text))
-	if fs.Type != unix.CGROUP2_SUPER_MAGIC || !v2 {
-		kind := "not mounted"
-		if v1 {
-			kind = "of version 1"
-		}
-		return nil, unavailable("boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line", "this machine's control groups are %s", kind)
+		return nil, err
 	}
 	above, err := home(group, uid)
 	if err != nil {
@@ -61,6 +48,28 @@ func Open(uid int) (*Place, error) {
 		return openScope(uid)
 	}
 	return openSlice(above, group)
+}
+
+// present is the group that this process is in, or why there are no groups of version 2.
+func present() (string, error) {
+	var fs unix.Statfs_t
+	err := unix.Statfs(Root, &fs)
+	if err != nil {
+		return "", unavailable("mount sysfs on /sys, and cgroup2 on "+Root, "%s: %v", Root, err)
+	}
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", unavailable("use a kernel with CONFIG_CGROUPS=y", "%v", err)
+	}
+	group, v1, v2 := ownGroup(string(text))
+	if fs.Type != unix.CGROUP2_SUPER_MAGIC || !v2 {
+		kind := "not mounted"
+		if v1 {
+			kind = "of version 1"
+		}
+		return "", unavailable("boot with systemd.unified_cgroup_hierarchy=1 on the kernel's command line", "this machine's control groups are %s", kind)
+	}
+	return group, nil
 }
 
 // home is the group that skillbox.slice goes to; "" says that only systemd can give one.
@@ -78,9 +87,7 @@ func home(group string, uid int) (string, error) {
 		return "", nil
 	}
 	for _, above := range ancestors(filepath.Dir(group)) {
-		// systemd marks what it will not touch again (systemd.resource-control(5), Delegate=).
-		var value [8]byte
-		if n, err := unix.Getxattr(Root+above, "trusted.delegate", value[:]); err == nil && string(value[:n]) == "1" && group != "/" {
+		if delegated(above) {
 			return above, nil
 		}
 	}

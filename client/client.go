@@ -173,12 +173,13 @@ func (s *sending) ask(ctx context.Context, c *Call) (*Result, error) {
 	if c.Env != nil {
 		environ = func(name string) (string, bool) { v, ok := c.Env[name]; return v, ok }
 	}
+	mode := c.Mode
 	for tries := 0; ; tries++ {
 		connect := Connect
 		if s.request.Session != "" {
 			connect = ConnectSession
 		}
-		peer, err := connect(c.Mode, s.request)
+		peer, err := connect(mode, s.request)
 		if err != nil {
 			return nil, err
 		}
@@ -186,9 +187,11 @@ func (s *sending) ask(ctx context.Context, c *Call) (*Result, error) {
 		answer, err := peer.Do(s.request, s.fds, environ)
 		killed := stop()
 		closed := peer.Close()
-		switch {
-		case errors.Is(err, helper.ErrRetired) && tries < Tries:
+		if next, again := Again(mode, tries, err); again {
+			mode = next
 			continue
+		}
+		switch {
 		case err != nil && killed:
 			result := helper.Failure(helper.Canceled, &helper.Error{Message: "canceled by the caller"})
 			result.ExitCode = helper.CodeCanceled

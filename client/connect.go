@@ -1,6 +1,7 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,33 +12,85 @@ import (
 // Tries is how often a service may leave just when it is asked.
 const Tries = 10
 
-// Connect finds who is to run a request: with mode "oneshot", and for now "auto" or "", a helper that is started for this call and ends
-// with it; with "user" the caller's own service, which is started if there is none, keeps boxes ready, and leaves after 10 minutes without
-// calls. SKILLBOX_NO_DAEMON=1 in the environment forbids the latter.
+// own is auto once the system service has declined.
+const own = "own"
+
+// Connect finds who is to run a request. With mode "system" that is root's service for every user of the machine; with "user" the caller's own
+// service, which is started if there is none, keeps boxes ready, and leaves after 10 minutes without calls; with "oneshot" a helper that is
+// started for this call and ends with it. "auto" or "" is the first of these that there is. SKILLBOX_NO_DAEMON=1 in the environment forbids to
+// start a service.
 func Connect(mode string, r *helper.Request) (*helper.Peer, error) {
+	forbidden := os.Getenv("SKILLBOX_NO_DAEMON") == "1"
 	switch mode {
-	case "", "auto", "oneshot":
+	case "oneshot":
 		return helper.Spawn()
 	case "user":
-		if os.Getenv("SKILLBOX_NO_DAEMON") == "1" {
+		if forbidden {
 			return nil, &helper.Error{Message: "mode user: SKILLBOX_NO_DAEMON=1 forbids a helper that stays", Hint: "use mode oneshot"}
 		}
-		var err error
-		if r.Build, err = Build(); err != nil {
-			return nil, err
+		return service(r)
+	case "system":
+		p, err := systemService(r)
+		if p == nil && err == nil {
+			err = &helper.Error{Message: "mode system: the system service does not run here", Hint: "systemctl enable --now skillboxd.socket, or use mode user or oneshot"}
 		}
-		return helper.Service()
+		return p, err
+	case "", "auto":
+		// A socket that is not root's is nobody's to us: what follows needs none.
+		if p, err := systemService(r); p != nil && err == nil {
+			return p, nil
+		}
+	case own:
+	default:
+		return nil, &helper.Error{Message: fmt.Sprintf("mode %s: there are auto, system, user and oneshot", mode)}
 	}
-	return nil, &helper.Error{Message: fmt.Sprintf("mode %s: there are auto, oneshot and user", mode)}
+	if forbidden {
+		return helper.Spawn()
+	}
+	p, err := service(r)
+	if errors.Is(err, helper.ErrNoPlace) {
+		return helper.Spawn()
+	}
+	return p, err
 }
 
-// ConnectSession connects with the service that holds the caller's sessions, with mode "user", and for now "auto" or "". Only the request that
-// starts one starts a service.
+// Again says whether a request that came to an error is to be sent once more, and in which mode: who was asked did nothing.
+func Again(mode string, tries int, err error) (next string, again bool) {
+	var declined *helper.Declined
+	switch {
+	case errors.Is(err, helper.ErrRetired):
+		return mode, tries < Tries
+	case errors.As(err, &declined):
+		return own, mode == "" || mode == "auto"
+	}
+	return mode, false
+}
+
+// service connects with the caller's own service, which serves clients of its build alone.
+func service(r *helper.Request) (*helper.Peer, error) {
+	var err error
+	if r.Build, err = Build(); err != nil {
+		return nil, err
+	}
+	return helper.Service()
+}
+
+// systemService connects with root's service; nil without an error is that there is none. Where no skillboxd lies beside this program, the
+// version of the protocol is all that must be the same.
+func systemService(r *helper.Request) (*helper.Peer, error) {
+	r.Build, _ = Build()
+	return helper.System()
+}
+
+// ConnectSession connects with the service that holds the caller's sessions: with mode "system" root's, with "user", and for now "auto" or "", the
+// caller's own. Only the request that starts one starts a service.
 func ConnectSession(mode string, r *helper.Request) (*helper.Peer, error) {
 	switch mode {
 	case "", "auto", "user":
+	case "system":
+		return Connect(mode, r)
 	default:
-		return nil, &helper.Error{Message: fmt.Sprintf("mode %s: sessions are a service's: there are auto and user", mode)}
+		return nil, &helper.Error{Message: fmt.Sprintf("mode %s: sessions are a service's: there are auto, system and user", mode)}
 	}
 	if r.Op == helper.OpSessionStart {
 		return Connect("user", r)

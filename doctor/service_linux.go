@@ -29,7 +29,7 @@ func (f *Facts) lookAtService(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	began := time.Now()
-	document, err := helper.AskService(ctx, helper.OpStats, nil)
+	document, err := helper.AskService(ctx, "user", helper.OpStats, nil)
 	s.AnswerMS = float64(time.Since(began).Microseconds()) / 1000
 	if err == nil {
 		s.Stats = &helper.Stats{}

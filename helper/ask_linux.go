@@ -17,18 +17,29 @@ import (
 // ErrNoService says that the caller has no service that runs.
 var ErrNoService error = &Error{Message: "your service does not run", Hint: "`skillbox exec --mode user` starts it"}
 
-// AskService asks the caller's service for what Served operations are answered with, as long as ctx lasts. It starts and makes nothing;
-// the error is ErrNoService where there is none.
-func AskService(ctx context.Context, op string, words []string) (json.RawMessage, error) {
-	program, err := Find("skillboxd")
-	if err != nil {
-		return nil, err
-	}
+// AskService asks a service of the caller's for what Served operations are answered with, as long as ctx lasts: with mode "system" root's, with
+// "user" the caller's own, with "auto" or "" the first of these that there is. It starts no service and makes nothing; the error is
+// ErrNoService where there is none.
+func AskService(ctx context.Context, mode, op string, words []string) (json.RawMessage, error) {
 	r := &Request{Version: Version, Op: op, Words: words}
-	if r.Build, err = Build(program); err != nil {
-		return nil, err
+	switch mode {
+	case "system":
+		return r.askAt(ctx, System)
+	case "", "auto":
+		document, err := r.askAt(ctx, System)
+		var declined *Declined
+		if !errors.Is(err, ErrNoService) && !errors.As(err, &declined) {
+			return document, err
+		}
+	case "user":
+	default:
+		return nil, &Error{Message: fmt.Sprintf("mode %s: there are auto, system and user", mode)}
 	}
-	p, err := connectWithin(ctx)
+	return r.askAt(ctx, RunningService)
+}
+
+func (r *Request) askAt(ctx context.Context, service func() (*Peer, error)) (json.RawMessage, error) {
+	p, err := connectWithin(ctx, service)
 	if err != nil {
 		return nil, err
 	}
@@ -50,14 +61,14 @@ func AskService(ctx context.Context, op string, words []string) (json.RawMessage
 }
 
 // connectWithin connects as long as ctx lasts: a service that was stopped accepts nobody, and connect(2) waits.
-func connectWithin(ctx context.Context) (*Peer, error) {
+func connectWithin(ctx context.Context, service func() (*Peer, error)) (*Peer, error) {
 	type connected struct {
 		peer *Peer
 		err  error
 	}
 	done := make(chan connected, 1)
 	go func() {
-		p, err := RunningService()
+		p, err := service()
 		done <- connected{p, err}
 	}()
 	select {

@@ -29,6 +29,13 @@ func died(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)
 }
 
+// Declined says that the system service does not serve this caller.
+type Declined struct{ Why *Error }
+
+func (d *Declined) Error() string { return d.Why.Error() }
+
+func (d *Declined) Unwrap() error { return d.Why }
+
 // Do sends a request with its descriptors and waits for the answer. environ is asked for the values that the grant names.
 // An error means that skillboxd could not be asked, or died.
 func (p *Peer) Do(r *Request, fds []int, environ func(name string) (string, bool)) (*Answer, error) {
@@ -55,6 +62,8 @@ func (p *Peer) Do(r *Request, fds []int, environ func(name string) (string, bool
 			return &Answer{Result: reply.Result}, nil
 		case reply.Retired:
 			return nil, ErrRetired
+		case reply.Declined != nil:
+			return nil, &Declined{reply.Declined}
 		case reply.Plan != nil:
 			return &Answer{Plan: reply.Plan}, nil
 		case reply.Granted != nil:

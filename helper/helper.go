@@ -118,8 +118,10 @@ type Message struct {
 
 // Reply is what skillboxd sends: exactly one field is set.
 type Reply struct {
-	Granted *Granted        `json:"granted,omitempty"`
-	Result  *Result         `json:"result,omitempty"`
-	Retired bool            `json:"retired,omitempty"` // a service that is leaving, or of another build: nothing was done, ask the next one
-	Plan    json.RawMessage `json:"plan,omitempty"`    // the document that OpPlan and the plain operations are answered with
+	Granted *Granted `json:"granted,omitempty"`
+	Result  *Result  `json:"result,omitempty"`
+	Retired bool     `json:"retired,omitempty"` // a service that is leaving, or of another build: nothing was done, ask the next one
+	// Declined is why the system service does not serve this caller at all: nothing was done, and another skillboxd may.
+	Declined *Error          `json:"declined,omitempty"`
+	Plan     json.RawMessage `json:"plan,omitempty"` // the document that OpPlan and the plain operations are answered with
 }

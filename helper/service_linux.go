@@ -79,6 +79,15 @@ func connect(create bool, otherwise func(*place) (*wire.Conn, error)) (*Peer, er
 	return &Peer{Conn: conn}, nil
 }
 
+// ErrNoPlace says that there is no directory for a service's socket.
+var ErrNoPlace = errors.New("helper: no place for the socket of a service")
+
+type noPlace struct{ why *Error }
+
+func (n *noPlace) Error() string { return n.why.Error() }
+
+func (n *noPlace) Unwrap() []error { return []error{ErrNoPlace, n.why} }
+
 // ServiceDir is below XDG_RUNTIME_DIR or where systemd and root keep such things.
 func ServiceDir() string {
 	at := os.Getenv("XDG_RUNTIME_DIR")
@@ -95,7 +104,7 @@ func openServiceDir(create bool) (*os.File, error) {
 	path := ServiceDir()
 	if create {
 		if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return nil, &Error{Message: fmt.Sprintf("no place for the socket of a service: %v", err), Hint: "set XDG_RUNTIME_DIR to a directory of your own, or use --mode oneshot"}
+			return nil, &noPlace{&Error{Message: fmt.Sprintf("no place for the socket of a service: %v", err), Hint: "set XDG_RUNTIME_DIR to a directory of your own, or use --mode oneshot"}}
 		}
 	}
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

@@ -232,17 +232,25 @@ func SubIDs(path string, uid int) SubRange {
 }
 
 func loginName(uid int) string {
+	if fields := account(uid); len(fields) > 0 {
+		return fields[0]
+	}
+	return ""
+}
+
+// account is a user's line of /etc/passwd (passwd(5)), or nil.
+func account(uid int) []string {
 	f, err := os.Open("/etc/passwd")
 	if err != nil {
-		return ""
+		return nil
 	}
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
-		fields := strings.SplitN(lines.Text(), ":", 4)
-		if len(fields) == 4 && fields[2] == strconv.Itoa(uid) {
-			return fields[0]
+		fields := strings.SplitN(lines.Text(), ":", 5)
+		if len(fields) >= 4 && fields[2] == strconv.Itoa(uid) {
+			return fields
 		}
 	}
-	return ""
+	return nil
 }

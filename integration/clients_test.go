@@ -15,7 +15,7 @@ func (s *service) helped(t *testing.T, name string, args ...string) (stdout, std
 	t.Helper()
 	c := s.mode.command()
 	c.Path, c.Args = name, append([]string{name}, args...)
-	c.Env = append(c.Env, "XDG_RUNTIME_DIR="+s.at, "SKILLBOX_IDLE="+s.idle)
+	c.Env = append(c.Env, s.env()...)
 	var out, errs bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errs
 	err = c.Run()

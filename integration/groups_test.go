@@ -314,7 +314,7 @@ func TestAUsersOwnUnitNeedsNoScope(t *testing.T) {
 	c := m.command("exec", m.bundleOf(t, map[string]string{"main.sh": "#!/bin/sh\necho ready\nread line\n"}), "--", "./main.sh")
 	c.Args = append([]string{"systemd-run", "--user", "--scope", "-q", "--unit", "apart-from-skill"}, c.Args...)
 	c.Path = "/usr/bin/systemd-run"
-	c.Env = os.Environ()
+	c.Env = append(os.Environ(), "SKILLBOX_NO_DAEMON=1")
 	b := m.prepared(t, c)
 	b.expect(t, "ready\n")
 	defer b.end(t)

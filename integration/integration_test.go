@@ -279,7 +279,8 @@ func (m mode) credential() *syscall.Credential {
 func (m mode) command(args ...string) *exec.Cmd {
 	runs.Add(1)
 	c := exec.Command(filepath.Join(binDir, "skillbox"), args...)
-	c.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin", "HOME=/nonexistent"}
+	// A service is a test's own business: see service.env.
+	c.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin", "HOME=/nonexistent", "SKILLBOX_NO_DAEMON=1"}
 	c.Dir = "/"
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: m.credential()}
 	return c

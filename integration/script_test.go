@@ -33,6 +33,7 @@ func TestScripts(t *testing.T) {
 			Setup: func(e *testscript.Env) error {
 				e.Setenv("PATH", bin+":/usr/bin:/bin:/usr/sbin")
 				e.Setenv("HOME", "/nonexistent")
+				e.Setenv("SKILLBOX_NO_DAEMON", "1")
 				return filepath.WalkDir(e.WorkDir, func(path string, _ fs.DirEntry, err error) error {
 					if cred := m.credential(); err == nil && cred != nil {
 						err = os.Lchown(path, int(cred.Uid), int(cred.Gid))

@@ -119,7 +119,7 @@ func (s *service) log(t *testing.T) string {
 }
 
 func (s *service) env() []string {
-	return append([]string{"XDG_RUNTIME_DIR=" + s.at, "SKILLBOX_IDLE=" + s.idle}, s.also...)
+	return append([]string{"SKILLBOX_NO_DAEMON=", "XDG_RUNTIME_DIR=" + s.at, "SKILLBOX_IDLE=" + s.idle}, s.also...)
 }
 
 // skillbox is another of the client's commands.

@@ -27,8 +27,7 @@ type Handle struct {
 	table   *table
 	refused *monitor
 	flows   *monitor // with a link
-	links   *links   // nil without a link
-	link    *link
+	link    Link     // nil without one
 
 	linking  sync.Mutex
 	unlinked bool // and will have no link any more
@@ -79,10 +78,7 @@ func (h *Handle) Unlink() error {
 		errs = append(errs, h.link.Close())
 		h.abandon()
 	}
-	if h.links != nil {
-		errs = append(errs, h.links.Close())
-	}
-	h.link, h.links = nil, nil
+	h.link = nil
 	return errors.Join(errs...)
 }
 
@@ -153,26 +149,11 @@ func (h *Handle) attach(d Description) (err error) {
 	if h.unlinked {
 		return errors.New("netpolicy: the box has ended")
 	}
-	turn, err := takeTurn()
-	if err != nil {
-		return err
+	linker := d.Linker
+	if linker == nil {
+		linker = MakeLink
 	}
-	defer turn.Close()
-	if h.links, err = openLinks(); err != nil {
-		return err
-	}
-	if err := h.links.sweep(); err != nil {
-		return err
-	}
-	if err := switchOn(forward4, true); err != nil {
-		return err
-	}
-	if d.Link6 {
-		if err := switchOn(forward6, true); err != nil {
-			return err
-		}
-	}
-	h.link, err = h.links.attach(h.ns, linkDescription{ID: d.ID, IPv6: d.Link6, Opened: d.Rules.opened()})
+	h.link, err = linker(h.ns, LinkDescription{ID: d.ID, IPv6: d.Link6, Opened: d.Rules.opened()})
 	return err
 }
 

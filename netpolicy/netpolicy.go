@@ -15,6 +15,7 @@ type Description struct {
 	Link, Link6 bool
 	ID          string // of the box, names the link
 	Limits      Limits // of what goes over the link
+	Linker      Linker // nil is MakeLink
 }
 
 // Limits of one run. Zero is nothing.

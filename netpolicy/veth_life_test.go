@@ -95,7 +95,7 @@ func TestManyLinksLeaveNothingBehind(t *testing.T) {
 			defer func() { <-slots }()
 			defer ns.Close()
 			start := time.Now()
-			l, err := []*links{ls, other}[i%2].attach(ns, linkDescription{ID: fmt.Sprintf("%013d", i), IPv6: true, Opened: prefixes("169.254.1.0/24")})
+			l, err := []*links{ls, other}[i%2].attach(ns, LinkDescription{ID: fmt.Sprintf("%013d", i), IPv6: true, Opened: prefixes("169.254.1.0/24")})
 			if err != nil {
 				t.Error(err)
 				return

@@ -45,13 +45,6 @@ func (ls *links) Close() error {
 	return errors.Join(ls.table.Close(), ls.flows.Close())
 }
 
-// linkDescription says what a box's link is like.
-type linkDescription struct {
-	ID     string         // the box's, unique on the machine; its first 13 characters name the host's end
-	IPv6   bool           // not only IPv4
-	Opened []netip.Prefix // what cidrs rules name of metadata, link-local, multicast and the like, see floorRanges
-}
-
 // link is a box's way out: the host's end of it and the rules there. What may be reached is decided in the box's namespace; here it is
 // made sure that nothing of the host and no other box is reached, and that nobody speaks to the box first.
 type link struct {
@@ -70,7 +63,7 @@ type link struct {
 // the network namespace that openLinks was called in.
 //
 // The rules are in force before the first packet can pass.
-func (ls *links) attach(box *os.File, d linkDescription) (_ *link, err error) {
+func (ls *links) attach(box *os.File, d LinkDescription) (_ *link, err error) {
 	l := &link{Name: linkPrefix + d.ID[:min(len(d.ID), 13)], links: ls}
 	defer func() {
 		if err != nil {

@@ -27,7 +27,7 @@ func TestHelperThatIsKilled(t *testing.T) {
 		try(t, ls.sweep())
 		return
 	}
-	_, err = ls.attach(os.NewFile(3, "box"), linkDescription{ID: os.Getenv("SKILLBOX_VETH_HELPER"), IPv6: true})
+	_, err = ls.attach(os.NewFile(3, "box"), LinkDescription{ID: os.Getenv("SKILLBOX_VETH_HELPER"), IPv6: true})
 	try(t, err)
 	fmt.Println("attached")
 	time.Sleep(time.Minute)
@@ -124,7 +124,7 @@ func TestSweepsAndLinksDoNotDisturbOneAnother(t *testing.T) {
 		}
 		wg.Go(func() {
 			for n, ns := range ns {
-				l, err := ls.attach(ns, linkDescription{ID: fmt.Sprintf("%d-%d", i, n), IPv6: true})
+				l, err := ls.attach(ns, LinkDescription{ID: fmt.Sprintf("%d-%d", i, n), IPv6: true})
 				if err != nil {
 					t.Error(err)
 					continue

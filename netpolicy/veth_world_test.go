@@ -153,7 +153,7 @@ func (w *world) box(opened ...string) (*os.File, *link) {
 	w.t.Helper()
 	ns := namespace(w.t)
 	w.boxes++
-	l, err := w.links.attach(ns, linkDescription{ID: fmt.Sprintf("%013d", w.boxes), IPv6: true, Opened: prefixes(opened...)})
+	l, err := w.links.attach(ns, LinkDescription{ID: fmt.Sprintf("%013d", w.boxes), IPv6: true, Opened: prefixes(opened...)})
 	try(w.t, err)
 	w.t.Cleanup(func() { try(w.t, l.Close()) })
 	return ns, l

@@ -41,7 +41,7 @@ func (b *Box) openNetwork(h *Host) error {
 		return err
 	}
 	rules := n.ruleset.OnHost(own)
-	err = b.network.handle.Open(netpolicy.Description{ID: b.ID, Rules: rules, Link: n.Path == "veth", Link6: n.IPv6, Limits: netpolicy.Limits(*n.Budget)})
+	err = b.network.handle.Open(netpolicy.Description{ID: b.ID, Rules: rules, Link: n.Path == "veth", Link6: n.IPv6, Limits: netpolicy.Limits(*n.Budget), Linker: h.Linker})
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"skillbox/cgroup"
+	"skillbox/netpolicy"
 )
 
 // Host is what Compile must know of the machine and of this skillboxd.
@@ -31,6 +32,8 @@ type Host struct {
 
 	// Linkable says why boxes cannot have links of their own, for IPv4 and for IPv6.
 	Linkable func() (no4, no6 error)
+	// Linker makes them; nil is netpolicy.MakeLink.
+	Linker netpolicy.Linker
 
 	lasts  bool          // serves many calls
 	caller int           // on the machine

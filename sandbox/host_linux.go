@@ -52,6 +52,9 @@ func (h *Host) sweepLinks() (err error) {
 	return err
 }
 
+// Caller is the uid on the machine of whom this skillboxd works for.
+func (h *Host) Caller() int { return h.caller }
+
 // mountPrivate puts a tmpfs over a directory that no policy can name as a source, so that it hides nothing.
 func (h *Host) mountPrivate() error {
 	for _, dir := range []string{"/dev/pts", "/dev/mqueue", "/dev/shm"} {

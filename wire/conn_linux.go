@@ -80,21 +80,13 @@ func (c *Conn) FD() int { return c.fd }
 
 // Send writes one message. The descriptors stay the caller's.
 func (c *Conn) Send(v any, files ...int) error {
-	// Not json.Marshal: for HTML's sake it writes each < as six bytes, so that a skill could make its result outgrow a frame.
-	var encoded bytes.Buffer
-	encoder := json.NewEncoder(&encoded)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		return fmt.Errorf("wire: encode: %w", err)
+	frame, err := encode(v)
+	if err != nil {
+		return err
 	}
-	body := bytes.TrimSuffix(encoded.Bytes(), []byte("\n"))
-	if len(body) > MaxFrame || len(files) > MaxFiles {
-		return fmt.Errorf("%w: message of %d bytes with %d descriptors is above the limit of %d and %d", ErrProtocol, len(body), len(files), MaxFrame, MaxFiles)
+	if len(files) > MaxFiles {
+		return fmt.Errorf("%w: message with %d descriptors is above the limit of %d", ErrProtocol, len(files), MaxFiles)
 	}
-	frame := make([]byte, headerSize, headerSize+len(body))
-	copy(frame, magic)
-	binary.BigEndian.PutUint32(frame[4:], uint32(len(body)))
-	frame = append(frame, body...)
 	var rights []byte
 	if len(files) > 0 {
 		rights = unix.UnixRights(files...)
@@ -144,6 +136,25 @@ func (c *Conn) ready(direction func(syscall.RawConn, func(uintptr) bool) error, 
 		return waited
 	}
 	return err
+}
+
+// encode puts a message into a frame.
+func encode(v any) ([]byte, error) {
+	// Not json.Marshal: for HTML's sake it writes each < as six bytes, so that a skill could make its result outgrow a frame.
+	var encoded bytes.Buffer
+	encoder := json.NewEncoder(&encoded)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, fmt.Errorf("wire: encode: %w", err)
+	}
+	body := bytes.TrimSuffix(encoded.Bytes(), []byte("\n"))
+	if len(body) > MaxFrame {
+		return nil, fmt.Errorf("%w: message of %d bytes is above the limit of %d", ErrProtocol, len(body), MaxFrame)
+	}
+	frame := make([]byte, headerSize, headerSize+len(body))
+	copy(frame, magic)
+	binary.BigEndian.PutUint32(frame[4:], uint32(len(body)))
+	return append(frame, body...), nil
 }
 
 // Receive reads one message into v and returns the descriptors that came with it, close-on-exec and the caller's to close. They are

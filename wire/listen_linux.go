@@ -9,18 +9,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// backlog is how many connections wait to be accepted; who comes then waits in connect.
-const backlog = 128
+// backlog is how many connections wait to be accepted, and backlogOfAll where every user may connect; who comes then waits in connect.
+const backlog, backlogOfAll = 128, 4096
 
 // Listen makes a socket that only its owner may connect with. The file is close-on-exec and the caller's to close; the socket's name stays.
-func Listen(path string) (*os.File, error) {
+func Listen(path string) (*os.File, error) { return listen(path, 0o600, backlog) }
+
+// ListenToAll makes a socket that every user may connect with.
+func ListenToAll(path string) (*os.File, error) {
+	// Whoever makes it for everybody has no other files to make meanwhile.
+	defer unix.Umask(unix.Umask(0))
+	return listen(path, 0o666, backlogOfAll)
+}
+
+func listen(path string, mode uint32, backlog int) (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("wire: socket: %w", err)
 	}
 	l := os.NewFile(uintptr(fd), path)
 	// Before the name is there: what bind makes has the socket's own mode, less the umask (unix(7)).
-	err = unix.Fchmod(fd, 0o600)
+	err = unix.Fchmod(fd, mode)
 	if err == nil {
 		err = unix.Bind(fd, &unix.SockaddrUnix{Name: path})
 	}

@@ -47,7 +47,7 @@ func yamlFiles() ([]string, cobra.ShellCompDirective) {
 }
 
 func modes() ([]string, cobra.ShellCompDirective) {
-	return []string{"auto", "oneshot", "user"}, cobra.ShellCompDirectiveNoFileComp
+	return []string{"auto", "system", "user", "oneshot"}, cobra.ShellCompDirectiveNoFileComp
 }
 
 func nothing() ([]string, cobra.ShellCompDirective) {
@@ -55,7 +55,7 @@ func nothing() ([]string, cobra.ShellCompDirective) {
 }
 
 func serviceModes() ([]string, cobra.ShellCompDirective) {
-	return []string{"auto", "user"}, cobra.ShellCompDirectiveNoFileComp
+	return []string{"auto", "system", "user"}, cobra.ShellCompDirectiveNoFileComp
 }
 
 // liveSessions are those of the caller's service.

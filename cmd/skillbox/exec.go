@@ -28,9 +28,10 @@ appended to it; otherwise they are the command. The skill finds its parameters o
 input and in the file named by SKILLBOX_PARAMS_FILE, and runs with /skill (the bundle) as its
 working directory.
 
-With --mode user a helper of your own runs the skill, which the first such call starts: it keeps
-sandboxes ready, each for one call, and leaves after SKILLBOX_IDLE (10m) without calls.
-SKILLBOX_NO_DAEMON=1 forbids it.
+The system service runs the skill where the administrator has installed it (--mode system); else
+a helper of your own (--mode user), which the first call starts: it keeps sandboxes ready, each
+for one call, and leaves after SKILLBOX_IDLE (10m) without calls. SKILLBOX_NO_DAEMON=1 forbids
+to start one: then, or with --mode oneshot, a helper runs this call alone.
 
 Exit code: the skill's own; 124 timed out; 125 skillbox refused or failed; 126 not executable;
 127 not found; 128+n killed by signal n; 137 out of memory; 130 canceled; 153 output limit;
@@ -41,7 +42,7 @@ Exit code: the skill's own; 124 timed out; 125 skillbox refused or failed; 126 n
 		RunE: func(c *cobra.Command, args []string) error { return o.exec(args, c.ArgsLenAtDash()) },
 	}
 	o.register(c)
-	c.Flags().StringVar(&o.mode, "mode", "auto", "`who` runs it: oneshot, a helper for this call alone; user, one of your own that keeps boxes ready; auto is oneshot")
+	c.Flags().StringVar(&o.mode, "mode", "auto", "`who` runs it: system, the service of this machine; user, one of your own that keeps boxes ready; oneshot, a helper for this call alone; auto is the first that there is")
 	completeFlag(c, "mode", modes)
 	return c
 }
@@ -131,7 +132,8 @@ func (o *options) ask(process *helper.Peer, r *helper.Request, fds []int, output
 		answer, err := process.Do(r, fds, os.LookupEnv)
 		canceled, killed := stop()
 		closeErr := process.Close()
-		if errors.Is(err, helper.ErrRetired) && tries < client.Tries && !canceled {
+		if next, again := client.Again(o.mode, tries, err); again && !canceled {
+			o.mode = next
 			if process, err = o.connect(r); err != nil {
 				return nil, errors.Join(err, outputs())
 			}

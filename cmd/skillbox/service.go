@@ -17,17 +17,18 @@ import (
 
 func psCommand() *cobra.Command {
 	var asJSON bool
+	var mode string
 	c := &cobra.Command{
 		Use:   "ps",
 		Short: "List your service's calls and sessions, and the boxes that it keeps ready",
-		Long: `List what your own service (exec --mode user) runs and keeps ready, its sessions, and what its calls
-came to. It is not started if it does not run.`,
+		Long: `List what your service runs and keeps ready, its sessions, and what its calls came to: your part of
+the system service where there is one, else your own. The latter is not started if it does not run.`,
 		Example: `  skillbox ps
   skillbox ps --json`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := client.Status(c.Context())
+			s, err := client.Service{Mode: mode}.Status(c.Context())
 			if err != nil {
 				return err
 			}
@@ -38,6 +39,7 @@ came to. It is not started if it does not run.`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	whose(c, &mode)
 	return c
 }
 
@@ -67,6 +69,12 @@ func printable(text string) string {
 	return quoted
 }
 
+// whose adds the flag that says which service is asked.
+func whose(c *cobra.Command, mode *string) {
+	c.Flags().StringVar(mode, "mode", "auto", "`which` service is asked: system, user, or auto: the first that runs")
+	completeFlag(c, "mode", serviceModes)
+}
+
 // completionTime is how long a shell waits for the service.
 const completionTime = time.Second
 
@@ -93,7 +101,8 @@ func completeCalls(c *cobra.Command, chosen []string, _ string) ([]string, cobra
 }
 
 func killCommand() *cobra.Command {
-	return &cobra.Command{
+	var mode string
+	c := &cobra.Command{
 		Use:   "kill ID…",
 		Short: "End calls and sessions of your service, at once",
 		Long: `End calls and sessions by the ids that ps lists: every process of theirs is killed, and whoever made
@@ -102,6 +111,10 @@ session is to end the session.`,
 		Example:           `  skillbox kill 5nq0c2v7w3k8m1xa`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: completeCalls,
-		RunE:              func(c *cobra.Command, ids []string) error { return client.Kill(c.Context(), ids...) },
+		RunE: func(c *cobra.Command, ids []string) error {
+			return client.Service{Mode: mode}.Kill(c.Context(), ids...)
+		},
 	}
+	whose(c, &mode)
+	return c
 }

@@ -32,7 +32,7 @@ idle for too long (--idle) or old (--total). ps lists sessions, and kill ends th
 }
 
 func (o *options) registerMode(c *cobra.Command) {
-	c.Flags().StringVar(&o.mode, "mode", "auto", "`who` holds it: user, a service of your own; auto is user")
+	c.Flags().StringVar(&o.mode, "mode", "auto", "`who` holds it: system, the service of this machine; user, one of your own; auto is user")
 	completeFlag(c, "mode", serviceModes)
 }
 

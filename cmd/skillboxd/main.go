@@ -32,6 +32,10 @@ func main() {
 		err = oneShot()
 	case len(os.Args) == 5 && os.Args[1] == "user":
 		err = user(os.Args[2], os.Args[3], os.Args[4])
+	case len(os.Args) >= 2 && os.Args[1] == "system":
+		err = system(os.Args[2:])
+	case len(os.Args) == 3 && os.Args[1] == "worker":
+		err = worker(os.Args[2])
 	default:
 		err = errors.New("started by skillbox, not by hand")
 	}

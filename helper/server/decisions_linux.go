@@ -33,7 +33,7 @@ const maxDecisions = 64
 func spoken(r *helper.Request, s *said) (sum [sha256.Size]byte, err error) {
 	flags := *r
 	flags.Files, flags.Inputs, flags.Rows, flags.Cols = nil, nil, 0, 0
-	text, err := json.Marshal([]any{&flags, s.operator, s.ceiling})
+	text, err := json.Marshal([]any{&flags, s.operator, s.ceilings})
 	return sha256.Sum256(text), err
 }
 

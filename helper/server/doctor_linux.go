@@ -9,6 +9,7 @@ import (
 	"skillbox/cgroup"
 	"skillbox/helper"
 	"skillbox/netpolicy"
+	"skillbox/policy"
 )
 
 func lookAtMachine() helper.Machine {
@@ -63,7 +64,10 @@ func lookAtCeiling() helper.HostFile {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
 			found.UID = int(st.Uid)
 		}
-		_, err = readCeiling()
+		var text []byte
+		if text, err = readCeiling(ceilingFile); err == nil {
+			_, err = policy.Parse(ceilingFile, text)
+		}
 	}
 	if err == nil {
 		return found

@@ -12,8 +12,8 @@ import (
 )
 
 // explain answers plan: what would be done, without doing it.
-func explain(h *sandbox.Host, r *helper.Request, f *files) (json.RawMessage, error) {
-	d, err := decide(h, r, f)
+func explain(h *sandbox.Host, r *helper.Request, f *files, groups []uint32) (json.RawMessage, error) {
+	d, err := decide(h, r, f, groups)
 	if err != nil {
 		return nil, err
 	}

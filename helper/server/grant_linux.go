@@ -3,9 +3,7 @@ package server
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"syscall"
@@ -19,9 +17,6 @@ import (
 	"skillbox/rootfs"
 	"skillbox/sandbox"
 )
-
-// ceilingFile is the administrator's word for the whole host. Where the helper is the caller's own it is advice.
-const ceilingFile = "/etc/skillbox/host.yaml"
 
 const maxPolicyBytes = 256 << 10
 
@@ -37,12 +32,15 @@ type decision struct {
 }
 
 // said is what the operator and the administrator say, as they wrote it; nil is nothing.
-type said struct{ operator, ceiling []byte }
+type said struct {
+	operator []byte
+	ceilings []ceiling
+}
 
-func hear(r *helper.Request, f *files) (s *said, err error) {
+func hear(h *sandbox.Host, r *helper.Request, f *files, groups []uint32) (s *said, err error) {
 	s = &said{}
 	if s.operator, err = readOperator(r, f); err == nil {
-		s.ceiling, err = readCeiling()
+		s.ceilings, err = readCeilings(h.Caller(), groups)
 	}
 	return s, err
 }
@@ -65,8 +63,8 @@ func (d *decision) key() (string, error) {
 }
 
 // decide reads what the three sources say and lets the pure parts judge.
-func decide(h *sandbox.Host, r *helper.Request, f *files) (*decision, error) {
-	s, err := hear(r, f)
+func decide(h *sandbox.Host, r *helper.Request, f *files, groups []uint32) (*decision, error) {
+	s, err := hear(h, r, f, groups)
 	if err != nil {
 		return nil, err
 	}
@@ -79,11 +77,9 @@ func judge(h *sandbox.Host, r *helper.Request, f *files, s *said) (*decision, er
 	if err != nil {
 		return nil, err
 	}
-	var ceiling *policy.Policy
-	if s.ceiling != nil {
-		if ceiling, err = policy.Parse(ceilingFile, s.ceiling); err != nil {
-			return nil, err
-		}
+	ceilings, err := parseCeilings(s.ceilings)
+	if err != nil {
+		return nil, err
 	}
 	d := &decision{}
 	if d.bundle, err = inTime(func() (*bundle.Bundle, error) { return bundle.Read(f.bundle) }, func(*bundle.Bundle) {}); err != nil {
@@ -101,7 +97,7 @@ func judge(h *sandbox.Host, r *helper.Request, f *files, s *said) (*decision, er
 	if err := applyFlags(operator, r); err != nil {
 		return nil, err
 	}
-	if d.granted, err = policy.Grant(ceiling, operator, declared); err != nil {
+	if d.granted, err = policy.GrantAll(ceilings, operator, declared); err != nil {
 		return nil, err
 	}
 	effective := d.granted.Policy
@@ -153,26 +149,6 @@ func readOperator(r *helper.Request, f *files) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", r.PolicyName, err)
 	}
 	return data, nil
-}
-
-// readCeiling returns nil where the host has none. A ceiling that others than root may write would be no ceiling.
-func readCeiling() ([]byte, error) {
-	f, err := os.Open(ceilingFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
-	if !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0 {
-		return nil, &helper.Error{Message: "must be a regular file that only its owner may write", File: ceilingFile, Hint: "chmod 0644"}
-	}
-	return readAll(f, maxPolicyBytes)
 }
 
 // applyFlags writes the command line into the operator's policy.

@@ -19,6 +19,7 @@ import (
 type pool struct {
 	host   *sandbox.Host
 	record *record
+	quota  *quota
 
 	mu      sync.Mutex
 	shelves map[string]*shelf // by key
@@ -65,8 +66,8 @@ const (
 	closeTime = 10 * time.Second
 )
 
-func newPool(h *sandbox.Host, r *record) *pool {
-	p := &pool{host: h, record: r, shelves: map[string]*shelf{}, refill: make(chan struct{}, 1), end: make(chan struct{})}
+func newPool(h *sandbox.Host, r *record, q *quota) *pool {
+	p := &pool{host: h, record: r, quota: q, shelves: map[string]*shelf{}, refill: make(chan struct{}, 1), end: make(chan struct{})}
 	p.work.Go(p.tend)
 	return p
 }
@@ -203,7 +204,7 @@ func (p *pool) prepareOne() bool {
 			next = s
 		}
 	}
-	if next == nil || p.boxes >= maxReady {
+	if next == nil || p.boxes >= p.quota.ready(maxReady) {
 		p.mu.Unlock()
 		return false
 	}

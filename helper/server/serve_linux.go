@@ -77,7 +77,9 @@ type connection struct {
 	record  *record      // of the service; nil with pool
 	box     string       // how the call got its box from the pool; "" for not at all
 	stopped stopped
-	link    *link // nil before exec
+	quota   *quota   // nil is none
+	groups  []uint32 // that the caller was in when it connected, where somebody has looked
+	link    *link    // nil before exec
 	oneShot bool
 	after   func() // once the answer is sent
 	endWalk func() // waits for the end of digest; nil before it begins
@@ -123,7 +125,7 @@ func (c *connection) answer() error {
 		}
 		return sendResult(c.conn, result)
 	case r.Op == helper.OpPlan:
-		return c.conn.Send(document(explain(c.host, r, c.files)))
+		return c.conn.Send(document(explain(c.host, r, c.files, c.groups)))
 	}
 	return c.conn.Send(helper.Reply{Result: failure(refused("unknown operation %q", c.request.Op))})
 }
@@ -190,6 +192,11 @@ func (c *connection) exec() (*helper.Result, *sandbox.Box) {
 
 // pooled is the rest of exec where boxes may be ready.
 func (c *connection) pooled(d *decision, digesting <-chan digested, phases map[string]float64) (*helper.Result, *sandbox.Box) {
+	end, err := c.quota.admit(d.granted.Policy.Resources)
+	if err != nil {
+		return identified(failure(err), sandbox.NewID(), d, nil), nil
+	}
+	defer end()
 	k, err := c.kind(d)
 	var box *sandbox.Box
 	var tree *bundle.Tree
@@ -237,6 +244,7 @@ func (c *connection) obtain(key string, d *decision, digesting <-chan digested, 
 			return box, tree, true, nil
 		}
 	}
+	c.pool.trim()
 	id, err := c.host.Reserve()
 	if err == nil {
 		box, err = c.prepare(d, id)
@@ -250,10 +258,10 @@ func (c *connection) obtain(key string, d *decision, digesting <-chan digested, 
 // decide is decide, unless a service came to the same before.
 func (c *connection) decide(digesting <-chan digested, phases map[string]float64) (*decision, error) {
 	if c.before == nil {
-		return decide(c.host, c.request, c.files)
+		return decide(c.host, c.request, c.files, c.groups)
 	}
 	began := time.Now()
-	s, err := hear(c.request, c.files)
+	s, err := hear(c.host, c.request, c.files, c.groups)
 	if err == nil {
 		c.spoken, err = spoken(c.request, s)
 	}

@@ -14,21 +14,26 @@ import (
 
 	"skillbox/helper"
 	"skillbox/helper/server/metrics"
+	"skillbox/policy"
 	"skillbox/sandbox"
 	"skillbox/wire"
 )
 
 // Service answers the calls of one user until nobody has asked for a while.
 type Service struct {
+	Door      Door // who else lets callers in; nil where the service does, by the next three
 	Listening *os.File
 	Dir       *os.File // where the socket has its name
 	Name      string   // of the socket, see helper.ServiceSocket
-	Build     string   // clients of another are sent away, and the service leaves
+	Build     string   // clients of another are sent away, and the service leaves; behind a door, it stays
 	Idle      time.Duration
 	Log       *slog.Logger
 	Version   string
-	MetricsAt string // "" for nowhere, "unix" for a socket beside the service's own, or an address
+	MetricsAt string        // "" for nowhere, "unix" for a socket beside the service's own, or an address
+	Quota     *policy.Quota // nil is none
 
+	stop    context.CancelFunc
+	quota   quota
 	host    *sandbox.Host
 	pool    *pool
 	record  *record
@@ -60,11 +65,14 @@ const (
 // when ctx ends, they do.
 func (s *Service) Run(ctx context.Context, host *sandbox.Host) error {
 	s.host, s.leave, s.since, s.last = host, make(chan struct{}), time.Now(), time.Now()
+	ctx, s.stop = context.WithCancel(ctx)
+	defer s.stop()
 	s.record = newRecord(s.Version, s.Log)
 	for kind, n := range host.Swept {
 		s.record.Swept(kind, n)
 	}
-	s.pool, s.held.log = newPool(host, s.record), s.Log
+	s.quota.most = s.Quota
+	s.pool, s.held.log = newPool(host, s.record, &s.quota), s.Log
 	endMetrics, err := s.exposeMetrics()
 	if err != nil {
 		return errors.Join(err, s.Refuse(err), s.pool.close())
@@ -79,21 +87,26 @@ func (s *Service) Run(ctx context.Context, host *sandbox.Host) error {
 }
 
 func (s *Service) accept(ctx context.Context) error {
-	slots := make(chan struct{}, maxConnections)
+	slots := make(chan struct{}, s.seats())
 	for {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return nil
+		if s.Door == nil {
+			select {
+			case slots <- struct{}{}:
+			case <-ctx.Done():
+				return nil
+			}
 		}
-		conn, err := s.next(ctx)
+		conn, groups, err := s.next(ctx)
 		if err != nil || conn == nil {
 			return err
+		}
+		if s.Door != nil && !s.seat(slots, conn) {
+			continue
 		}
 		s.serving.Go(func() {
 			defer func() { <-slots }()
 			defer s.ended()
-			if err := s.serve(ctx, conn); err != nil {
+			if err := s.serve(ctx, conn, groups); err != nil {
 				s.Log.Error("connection", "error", err)
 			}
 		})
@@ -101,15 +114,18 @@ func (s *Service) accept(ctx context.Context) error {
 }
 
 // next waits for a connection; nil is that it is time to leave.
-func (s *Service) next(ctx context.Context) (*wire.Conn, error) {
+func (s *Service) next(ctx context.Context) (*wire.Conn, []uint32, error) {
 	for {
 		if s.leaving(ctx) { // first: whoever is sent away comes again at once
-			return nil, nil
+			return nil, nil, nil
 		}
-		conn, who, err := wire.Accept(int(s.Listening.Fd()), acceptTime)
+		conn, who, groups, err := s.arrival(acceptTime)
 		switch {
+		case errors.Is(err, io.EOF): // whoever lets callers in ends, and every call with it
+			s.stop()
+			return nil, nil, nil
 		case err != nil:
-			return nil, err
+			return nil, nil, err
 		case conn != nil && unwelcome(who) != "":
 			s.record.refuse(unwelcome(who), who, nil)
 			conn.Close()
@@ -118,14 +134,14 @@ func (s *Service) next(ctx context.Context) (*wire.Conn, error) {
 			s.mu.Lock()
 			s.open++
 			s.mu.Unlock()
-			return conn, nil
+			return conn, groups, nil
 		}
 		since, none := s.held.idleSince()
 		s.mu.Lock()
 		idle := none && s.open == 0 && time.Since(s.last) > s.Idle && time.Since(since) > s.Idle
 		s.mu.Unlock()
 		if idle {
-			return nil, nil
+			return nil, nil, nil
 		}
 	}
 }
@@ -163,6 +179,9 @@ func (s *Service) ended() {
 // Retire takes the socket's name away, so that the next client starts another service, and answers who has connected before. The
 // answers are on their way when it returns; Run and Refuse wait for them.
 func (s *Service) Retire(answer helper.Reply) error {
+	if s.Door != nil {
+		return s.leaveDoor(answer)
+	}
 	lock, err := helper.Lock(s.Dir)
 	if err != nil {
 		return err
@@ -184,12 +203,16 @@ func (s *Service) Retire(answer helper.Reply) error {
 			conn.Close()
 			continue
 		}
-		s.serving.Go(func() {
-			if err := sendAway(conn, answer); err != nil {
-				s.Log.Warn("a client that came while the service left", "error", err)
-			}
-		})
+		s.sendAway(conn, answer)
 	}
+}
+
+func (s *Service) sendAway(conn *wire.Conn, answer helper.Reply) {
+	s.serving.Go(func() {
+		if err := sendAway(conn, answer); err != nil {
+			s.Log.Warn("a client that came while the service left", "error", err)
+		}
+	})
 }
 
 // sendAway answers whatever is asked. It reads the request first: a client that is still writing it would not come to read the answer.
@@ -231,7 +254,7 @@ func (s *Service) SendAway() error {
 }
 
 // serve answers one connection, and sees to it that nobody holds the service who says or reads nothing.
-func (s *Service) serve(ctx context.Context, conn *wire.Conn) error {
+func (s *Service) serve(ctx context.Context, conn *wire.Conn, groups []uint32) error {
 	defer conn.Close()
 	if err := conn.Bound(requestTime, answerTime); err != nil {
 		return err
@@ -247,7 +270,11 @@ func (s *Service) serve(ctx context.Context, conn *wire.Conn) error {
 	}
 	f, err := sort(&r, fds)
 	defer f.close()
-	if (r.Build != s.Build && !helper.Served(r.Op)) || r.Version != helper.Version {
+	if why := s.foreign(&r); why != nil {
+		s.record.Refused(metrics.Build)
+		return conn.Send(helper.Reply{Declined: why})
+	}
+	if s.Door == nil && (r.Build != s.Build && !helper.Served(r.Op) || r.Version != helper.Version) {
 		s.record.Refused(metrics.Build)
 		s.leaves.Do(func() { close(s.leave) })
 	}
@@ -274,7 +301,7 @@ func (s *Service) serve(ctx context.Context, conn *wire.Conn) error {
 	case helper.OpSessionStop:
 		return conn.Send(document(s.stopSession(r.Session)))
 	}
-	c := &connection{conn: conn, host: s.host, request: &r, files: f, began: time.Now(), pool: s.pool, calls: &s.calls, before: &s.before, record: s.record, held: &s.held}
+	c := &connection{conn: conn, host: s.host, request: &r, files: f, began: time.Now(), pool: s.pool, calls: &s.calls, before: &s.before, record: s.record, held: &s.held, quota: &s.quota, groups: groups}
 	stop := context.AfterFunc(ctx, func() {
 		c.stopped.because("the service was stopped")
 		_ = conn.StopReading() // as if the client had gone, but it is still told

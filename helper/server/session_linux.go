@@ -60,6 +60,15 @@ func (c *connection) beginSession() (_ *helper.SessionStarted, _ *session, err e
 	if err != nil {
 		return nil, nil, err
 	}
+	release, err := c.quota.admit(d.granted.Policy.Resources)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			release()
+		}
+	}()
 	key, err := d.key()
 	if err != nil {
 		return nil, nil, err
@@ -87,6 +96,10 @@ func (c *connection) beginSession() (_ *helper.SessionStarted, _ *session, err e
 	}
 	one.id, one.ends = box.ID, one.since.Add(total)
 	c.held.add(one)
+	go func() {
+		<-one.over
+		release()
+	}()
 	return &helper.SessionStarted{
 		Session: one.id, Skill: helper.Named{Name: d.bundle.Name, Digest: tree.Digest}, Policy: d.policy, Sandbox: helper.Sandbox{Mode: d.plan.Mode, Layers: d.plan.Layers, Start: box.Start},
 		IdleMS: idle.Milliseconds(), Ends: one.ends.UTC(), Warnings: append([]string{}, d.plan.Warnings...),

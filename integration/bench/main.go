@@ -59,6 +59,10 @@ func bench() error {
 	if os.Getuid() == 0 && os.Getenv("SKILLBOX_BENCH_NS") == "" {
 		return inNamespace()
 	}
+	// Who measures services starts one.
+	if err := os.Setenv("SKILLBOX_NO_DAEMON", "1"); err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "skillbox-bench-")
 	if err != nil {
 		return err

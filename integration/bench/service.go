@@ -44,7 +44,7 @@ func (w *work) buildCalls() error {
 		return err
 	}
 	// It leaves by itself soon after the last call.
-	for name, value := range map[string]string{"XDG_RUNTIME_DIR": dir, "SKILLBOX_IDLE": "2s"} {
+	for name, value := range map[string]string{"XDG_RUNTIME_DIR": dir, "SKILLBOX_IDLE": "2s", "SKILLBOX_NO_DAEMON": ""} {
 		if err := os.Setenv(name, value); err != nil {
 			return err
 		}
