@@ -98,7 +98,7 @@ func TestTheShellIsOfferedWhatFits(t *testing.T) {
 		{"session ", []string{"exec", "start", "stop", nothing}},
 		{"session start ", []string{folders}},
 		{"session start --policy ", []string{"yaml", "yml", byEnding}},
-		{"session exec --mode ", []string{"auto", "user", nothing}},
+		{"session exec --mode ", []string{"auto", "system", "user", nothing}},
 		{"session exec 0123456789abcdef -- ", []string{anything}},
 		{"session exec --output ", []string{folders}},
 		{"policy check ", []string{"yaml", "yml", byEnding}},
