@@ -6,6 +6,8 @@ TAGS = netgo,osusergo,runc_nocriu
 FLAGS = -trimpath -tags $(TAGS) -ldflags='-s -w -X main.version=$(VERSION) -linkmode external -extldflags "-static"'
 STATIC = CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X main.version=$(VERSION)"
 LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+# Later ones need a module that its host does not give to everybody.
+NFPM = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 FUZZTIME ?= $(if $(CI),20s,3s)
 # Calls that `make soak` makes: a day of many skills. CI makes 5,000 of them.
 SOAK_CALLS ?= $(if $(CI),5000,100000)
@@ -20,7 +22,7 @@ NEED_LIBVIRT = $(NEED_VM) /usr/share/vagrant-plugins/plugins.d/vagrant-libvirt.j
 	virsh=libvirt-clients dnsmasq=dnsmasq-base qemu-img=qemu-utils ip=iproute2 pkill=procps
 NEED_BENCH = hyperfine=hyperfine bwrap=bubblewrap runc=runc iperf3=iperf3 ip=iproute2
 
-.PHONY: build demo test lint vet race fuzz unit integration vm guest vagrant soak bench clean
+.PHONY: build demo test lint vet race fuzz unit integration vm vm-package guest vagrant package soak bench clean
 build:
 	@integration/need $(NEED_BUILD)
 	$(STATIC) -o $(BIN)/skillbox ./cmd/skillbox
@@ -77,6 +79,12 @@ vagrant:
 # Every kind of call by eight clients at a time, while clients, skills and services are killed. SOAK_SEED=N repeats the choices of a run.
 soak: build
 	SKILLBOX_BIN=$(abspath $(BIN)) SOAK_CALLS=$(SOAK_CALLS) go test -count=1 -v -timeout 0 -run '^TestSoak$$' ./integration
+
+# bin/package/skillbox_VERSION_ARCH.deb and .rpm: docs/install.md
+package:
+	@integration/need $(NEED_BUILD)
+	@$(MAKE) --no-print-directory build
+	@BIN=$(BIN) VERSION=$(VERSION) NFPM=$(NFPM) packaging/build
 
 bench:
 	@integration/need $(NEED_BUILD) $(NEED_DEMO) $(NEED_BENCH)
