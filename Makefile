@@ -64,6 +64,11 @@ vm:
 	@$(MAKE) --no-print-directory build
 	@BIN=$(BIN) integration/vm/run
 
+# The package in a fresh machine: VM_RELEASE=noble make vm-package is Ubuntu 24.04 with its restriction of user namespaces.
+vm-package: package
+	@integration/need $(NEED_VM)
+	@BIN=$(BIN) integration/vm/package
+
 # What a machine needs to run these tests, in bin/guest: the Vagrantfile says what for.
 guest:
 	@integration/need $(NEED_BUILD)
