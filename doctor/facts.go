@@ -37,6 +37,7 @@ type Facts struct {
 	BlockTaken           string
 
 	Programs []Program
+	Profile  bool             // AppArmor's profile of the packages is there, loaded or not
 	Groups   helper.Groups    // zero if skillboxd could not be asked
 	HostFile *helper.HostFile // nil if skillboxd could not be asked
 	HostErr  string

@@ -69,7 +69,7 @@ var machines = map[string]func() *Facts{
 		denied := fails("mount tmpfs", unix.EACCES)
 		private := fails("make mounts private", unix.EACCES)
 		f.Tries = tries(map[string]Try{"capable": denied, "proc": private, "mounts": private, "overlay": private, "cgroup2": private, "nested": fails("clone", unix.EACCES)})
-		f.Box = BoxTry{Name: "true", Tried: true, Error: "sandbox: make mounts private: permission denied"}
+		f.Box = BoxTry{Name: "true", Tried: true, Error: "AppArmor lets only programs with a profile make user namespaces here, and none is loaded for skillbox"}
 		f.Holds, f.Egress = nil, BoxTry{}
 		return f
 	},
@@ -249,5 +249,22 @@ func TestColourIsOnlyInTheWord(t *testing.T) {
 	}
 	if strings.Contains(Examine("v", desktop()).Text(false), "\x1b") {
 		t.Error("colour where none was asked for")
+	}
+}
+
+func TestAppArmorsProfileOfThePackagesIsLoadedAndNotWrittenAnew(t *testing.T) {
+	f := machines["ubuntu2404"]()
+	f.Profile = true
+	if got := appArmorRemedy(f); !strings.Contains(got, "userns,") {
+		t.Errorf("programs elsewhere: %s", got)
+	}
+	f.Programs = programsIn("/usr/libexec/skillbox")
+	f.Programs[0].Path = "/usr/bin/skillbox"
+	if got := appArmorRemedy(f); got != "sudo apparmor_parser -r /etc/apparmor.d/skillboxd" {
+		t.Error(got)
+	}
+	f.Profile = false
+	if got := appArmorRemedy(f); !strings.Contains(got, "/{usr/bin/skillbox,usr/libexec/skillbox/skillboxd}") {
+		t.Errorf("without the packages' profile: %s", got)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"skillbox/helper"
 )
 
 // userNamespaces judges whether this user can make one and has capabilities in it. The causes are told apart because each has a
@@ -58,6 +60,10 @@ func appArmorRemedy(f *Facts) string {
 		}
 	}
 	client, daemon := paths["skillbox"], paths["skillboxd"]
+	// The packages' profile is for where the packages install.
+	if f.Profile && client == "/usr/bin/skillbox" && daemon == "/usr/libexec/skillbox/skillboxd" {
+		return "sudo apparmor_parser -r " + helper.AppArmorProfile
+	}
 	attach := client
 	switch {
 	case daemon == "":

@@ -35,6 +35,8 @@ func Look(ctx context.Context, version string) *Facts {
 	f.lookAtIDs(ctx)
 	f.tryIDMaps(ctx)
 	f.Programs = FindPrograms(ctx, version)
+	_, err := os.Stat(helper.AppArmorProfile)
+	f.Profile = err == nil
 	f.askSkillboxd(ctx)
 	f.tryBoxes(ctx)
 	f.lookAtService(ctx)

@@ -73,6 +73,11 @@ func launch(attr *syscall.SysProcAttr, argv []string, stderr *os.File, files ...
 	if err != nil {
 		return nil, err
 	}
+	if attr.Cloneflags&unix.CLONE_NEWUSER != 0 {
+		if err := appArmorRefuses(); err != nil {
+			return nil, err
+		}
+	}
 	attr.Setsid = true
 	process, err := os.StartProcess(program, argv, &os.ProcAttr{
 		Dir: "/", Env: []string{}, Files: append([]*os.File{nil, nil, stderr}, files...), Sys: attr,
