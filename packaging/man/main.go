@@ -35,7 +35,7 @@ func write(bin, out string, f footer) error {
 	pages["skillbox.1"] = commandPage(commands, f)
 	for _, p := range []struct{ name, section, about, source string }{
 		{"skillbox-policy", "5", "what a skill may have", "docs/policy.md"},
-		{"skillboxd", "8", "makes and keeps skillbox's sandboxes", "docs/service.md"},
+		{"skillboxd", "8", "makes skillbox's sandboxes, and serves the users of a machine", "docs/service.md"},
 	} {
 		text, err := os.ReadFile(p.source)
 		if err != nil {

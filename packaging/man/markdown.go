@@ -107,15 +107,16 @@ func (r *roff) table(lines []string) error {
 	return nil
 }
 
-// rowText says the cells one after the other, each but the last with its heading: takes a size; default 64Mi. The size of /tmp.
+// rowText says the cells one after the other, each with its heading, but for the last of a narrow table: takes: a size; default: 64Mi. The
+// size of /tmp.
 func rowText(head, row []string) string {
 	text := ""
 	for i, cell := range row {
 		if cell == "" {
 			continue
 		}
-		if i+1 < len(row) && head[i] != "" {
-			cell = head[i] + " " + cell
+		if head[i] != "" && (i+1 < len(row) || len(row) > 3) {
+			cell = head[i] + ": " + cell
 		}
 		switch {
 		case text == "":
