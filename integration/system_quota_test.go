@@ -258,54 +258,115 @@ func TestCeilingsDifferByUserAndGroup(t *testing.T) {
 	s.as(carol, 70001).refused(t, "only its owner may write", nil, bundle, "./main.sh", "a")
 }
 
-// Where there are control groups, a user's boxes are below a group of root's, and the user gets at no other.
+// A user's boxes are below a group of root's, and the user gets at no other. Where the machine's groups are of version 1, those of version 2 have no
+// controllers, and no limits.
 func TestThreat243CgroupArguments(t *testing.T) {
 	s := theSystem(t)
 	s.says(t, "version: 1\nquota: {memory: 1Gi, pids: 500}\n")
+	limited := unified()
+	if !limited {
+		host, err := space.New(unix.CLONE_NEWNS, func() error {
+			return errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0, ""))
+		})
+		needs(t, "cgroup v2", err)
+		s.within = host.Run
+	}
 	s.begin(t)
 	bundle := asRoot.bundleOf(t, map[string]string{"main.sh": lasting})
-	b := asRoot.prepared(t, s.as(bob).call(nil, bundle, "./main.sh", "a"))
-	b.expect(t, "ready\n")
-	defer b.end(t)
+	start := func() (b *background) {
+		t.Helper()
+		_ = s.within(func() error { b = asRoot.prepared(t, s.as(bob).call(nil, bundle, "./main.sh", "a")); return nil })
+		b.expect(t, "ready\n")
+		return b
+	}
+	b := start()
 	// Ids of calls are the service's own: nothing else is taken for one.
 	for _, id := range []string{"../../system.slice", "1", "/", "..", "a\nb", strings.Repeat("x", 5000)} {
-		if out, err := s.as(bob).command("kill", id).CombinedOutput(); err == nil || !strings.Contains(string(out), "no call") {
+		c := s.as(bob).command("kill", id)
+		var out []byte
+		err := s.within(func() (err error) {
+			out, err = c.CombinedOutput()
+			return err
+		})
+		if err == nil || !strings.Contains(string(out), "no call or session") {
 			t.Errorf("kill %.40q: %v: %s", id, err, out)
 		}
 	}
-	if !unified() {
-		needs(t, "cgroup v2", errors.New("it is not mounted"))
-	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", s.workers(bob)[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	group := "/sys/fs/cgroup" + strings.TrimSpace(strings.TrimPrefix(string(text), "0::"))
+	group := groupOf(t, s.workers(bob)[0])
 	if filepath.Base(group) != "worker" || !strings.Contains(group, fmt.Sprintf("/user-%d/", bob)) {
 		t.Fatalf("the worker is in %s", group)
 	}
-	own := filepath.Dir(group)
+	own := filepath.Join("/sys/fs/cgroup", filepath.Dir(group))
 	user := filepath.Dir(own)
-	for file, want := range map[string]string{"memory.max": fmt.Sprint((1 << 30) + 512<<20), "pids.max": fmt.Sprint(500 + 2048)} {
-		if got, err := os.ReadFile(filepath.Join(user, file)); err != nil || strings.TrimSpace(string(got)) != want {
-			t.Errorf("%v: %s is %s, not %s", err, file, got, want)
+	limits := map[string]string{"memory.max": fmt.Sprint((1 << 30) + 512<<20), "pids.max": fmt.Sprint(500 + 2048)}
+	err := s.within(func() error {
+		for file, want := range limits {
+			got, err := os.ReadFile(filepath.Join(user, file))
+			if errors.Is(err, os.ErrNotExist) && !limited {
+				continue
+			}
+			if err != nil || strings.TrimSpace(string(got)) != want {
+				t.Errorf("%v: %s is %s, not %s", err, file, got, want)
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 	attempt := s.as(bob).command()
 	attempt.Path, attempt.Args = "/bin/sh", []string{"sh", "-c", `
-cd "$1"
-for file in ../memory.max ../pids.max ../cgroup.procs ../cgroup.subtree_control memory.max pids.max ../../cgroup.procs; do
-	echo 1 2>/dev/null >"$file" && echo "wrote $file"
+cd "$1" || exit 1
+mkdir mine || echo "cannot make a group of its own"
+for file in ../memory.max ../pids.max ../cgroup.procs ../cgroup.subtree_control ../cgroup.max.descendants memory.max pids.max cgroup.max.descendants ../../cgroup.procs; do
+	(echo 1 >"$file") 2>/dev/null && echo "wrote $file"
 done
-echo 1 2>/dev/null >cgroup.procs && echo "moved pid 1"
-echo $$ 2>/dev/null >worker/cgroup.procs && echo "moved itself in"
+(echo 1 >cgroup.procs) 2>/dev/null && echo "moved pid 1"
+(echo $$ >worker/cgroup.procs) 2>/dev/null && echo "moved itself in"
 mkdir ../more 2>/dev/null && echo "made a group beside it"
 true`, "sh", own}
-	if out, err := attempt.CombinedOutput(); err != nil || len(out) > 0 {
+	var out []byte
+	err = s.within(func() (err error) {
+		out, err = attempt.CombinedOutput()
+		return err
+	})
+	if err != nil || len(out) > 0 {
 		t.Errorf("%v: %s", err, out)
 	}
 	r := s.as(bob).run(t, nil, bundle, "true")
-	if layer := r.Sandbox.Layers["memory"]; !strings.Contains(layer, "cgroup") {
+	if layer := r.Sandbox.Layers["memory"]; limited && !strings.Contains(layer, "cgroup") {
 		t.Errorf("a box is held by %q", layer)
 	}
+	b.end(t)
+	// What a service that was killed has left, the next one removes.
+	b = start()
+	s.kill(t)
+	b.end(t)
+	left := func() bool {
+		var st unix.Stat_t
+		return s.within(func() error { return unix.Stat(user, &st) }) == nil
+	}
+	if !left() {
+		t.Error("nothing is left to be swept")
+	}
+	s.begin(t)
+	if !soon(func() bool { return !left() }) {
+		t.Errorf("%s is left", user)
+	}
+}
+
+// groupOf is a process's group of version 2.
+func groupOf(t *testing.T, pid int) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if group, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			return group
+		}
+	}
+	t.Fatalf("no group of version 2: %s", text)
+	return ""
 }
