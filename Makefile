@@ -56,7 +56,7 @@ fuzz:
 	@integration/fuzz $(FUZZTIME)
 
 integration: build
-	SKILLBOX_BIN=$(abspath $(BIN)) go test -count=1 -timeout 20m ./integration
+	SKILLBOX_BIN=$(abspath $(BIN)) go test -count=1 -timeout 30m ./integration
 
 # The same tests on a stock Debian kernel with systemd and cgroup v2, as root and as a user who has logged in: VM_KERNEL=6.1 make vm
 vm:
