@@ -4,6 +4,7 @@ package netpolicy
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -67,14 +68,19 @@ func (w *world) ask(ns *os.File, patience time.Duration, network, source, host, 
 			return
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(patience))
-		if network == "udp" {
-			io.WriteString(c, "hello")
-		}
 		buf := make([]byte, 100)
-		var n int
-		n, err = c.Read(buf)
-		answer = string(buf[:n])
+		for until := time.Now().Add(patience); ; {
+			if network == "udp" { // which may be lost, as where a neighbour is looked for first
+				io.WriteString(c, "hello")
+			}
+			c.SetDeadline(time.Now().Add(min(time.Until(until), time.Second)))
+			var n int
+			n, err = c.Read(buf)
+			answer = string(buf[:n])
+			if !errors.Is(err, os.ErrDeadlineExceeded) || time.Now().After(until) {
+				return
+			}
+		}
 	})
 	return answer, err
 }
