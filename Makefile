@@ -8,7 +8,7 @@ STATIC = CGO_ENABLED=0 go build -trimpath -ldflags="-s -w -X main.version=$(VERS
 LINT = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 # Later ones need a module that its host does not give to everybody.
 NFPM = github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
-FUZZTIME ?= $(if $(CI),20s,3s)
+FUZZTIME ?= $(if $(CI),10s,3s)
 # Calls that `make soak` makes: a day of many skills. CI makes 5,000 of them.
 SOAK_CALLS ?= $(if $(CI),5000,100000)
 # What each goal needs, as "command or file" = "Debian package".
