@@ -43,10 +43,11 @@ func TestAHostileImportCostsItsOwnBoxAndNoCall(t *testing.T) {
 		"exit at once":  {"os._exit(0)", ""},
 		"raise":         {"raise BaseException('refused: \\nready')", "BaseException"},
 		"daemon":        {"\n    if os.fork(): os._exit(0)\n    os.setsid(); time.sleep(1000)", ""},
-		"daemon says":   {"\n    if os.fork(): os._exit(0)\n    os.write(3, b'ready\\n'); time.sleep(1000)", ""},
-		"kill all":      {"os.kill(-1, signal.SIGKILL); time.sleep(1000)", ""},
-		"kill itself":   {"os.kill(os.getpid(), signal.SIGKILL)", ""},
-		"kill init":     {"os.kill(1, signal.SIGKILL); os.kill(1, signal.SIGSTOP); os.abort()", ""},
+		// Said before the parent has ended it would spoil the call, see below.
+		"daemon says": {"\n    if os.fork(): os._exit(0)\n    while os.getppid() != 1: time.sleep(0.001)\n    os.write(3, b'ready\\n'); time.sleep(1000)", ""},
+		"kill all":    {"os.kill(-1, signal.SIGKILL); time.sleep(1000)", ""},
+		"kill itself": {"os.kill(os.getpid(), signal.SIGKILL)", ""},
+		"kill init":   {"os.kill(1, signal.SIGKILL); os.kill(1, signal.SIGSTOP); os.abort()", ""},
 	}
 	files := map[string]string{}
 	for name, a := range attacks {
