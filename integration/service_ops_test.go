@@ -296,6 +296,7 @@ func TestASecondSignalEndsAServiceAtOnce(t *testing.T) {
 		if _, code := b.wait(t); code != 125 {
 			t.Errorf("the client's exit code is %d: %s", code, b.stderr.String())
 		}
+		m.sweep(t) // its groups, as after a crash
 	})
 }
 
