@@ -32,8 +32,8 @@ func Digest(ctx context.Context, dir *os.File, lim Limits, cache *Cache) (*Tree,
 	}
 	done := make(chan outcome, 1)
 	go func() {
-		defer unix.Close(fd)
 		tree, err := digest(ctx, fd, lim.orDefault(), cache)
+		unix.Close(fd) // first: who has the answer may count descriptors
 		done <- outcome{tree, err}
 	}()
 	select {
