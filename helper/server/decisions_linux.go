@@ -19,7 +19,7 @@ type decisions struct {
 	kept map[[sha256.Size]byte]*kept
 }
 
-// kept is a decision about a bundle with this digest, which covers everything that was read of it.
+// kept is a decision about a bundle with this digest, which covers everything that was read of it. Nothing of it was read before since.
 type kept struct {
 	*decision
 	digest string
@@ -47,20 +47,26 @@ func (k *decisions) find(key [sha256.Size]byte) *kept {
 	return found
 }
 
-func (k *decisions) keep(key [sha256.Size]byte, d *decision, digest string) {
+func (k *decisions) keep(key [sha256.Size]byte, d *decision, digest string, since time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.kept == nil || len(k.kept) >= maxDecisions {
 		k.kept = map[[sha256.Size]byte]*kept{}
 	}
-	k.kept[key] = &kept{d, digest, time.Now()}
+	k.kept[key] = &kept{d, digest, since}
 }
 
 // holds says whether a decision is what decide would come to now.
 func (k *kept) holds(h *sandbox.Host, f *files, tree *bundle.Tree) bool {
-	if tree.Digest != k.digest {
+	if !k.about(tree) {
 		return false
 	}
 	now, err := identify(h, f.bundle, k.granted.Policy)
 	return err == nil && reflect.DeepEqual(now, k.sources)
+}
+
+// about says whether a bundle is what was decided on. The manifest and the digest are read beside one another: should the bundle have been
+// changed in between, the one would stand for the other's from then on. Its ctimes tell, and where they are another machine's nothing is kept.
+func (k *kept) about(tree *bundle.Tree) bool {
+	return tree.Digest == k.digest && !tree.Changed.IsZero() && tree.Changed.Before(k.since)
 }

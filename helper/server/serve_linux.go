@@ -212,7 +212,7 @@ func (c *connection) pooled(d *decision, digesting <-chan digested, phases map[s
 		return identified(failure(err), id, d, tree), box
 	}
 	c.after = func() {
-		c.before.keep(c.spoken, d, tree.Digest)
+		c.before.keep(c.spoken, d, tree.Digest, c.began)
 		c.pool.served(k, tree, found)
 	}
 	if found {

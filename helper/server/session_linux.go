@@ -91,7 +91,7 @@ func (c *connection) beginSession() (_ *helper.SessionStarted, _ *session, err e
 		return nil, nil, err
 	}
 	c.after = func() {
-		c.before.keep(c.spoken, d, tree.Digest)
+		c.before.keep(c.spoken, d, tree.Digest, c.began)
 		c.pool.served(kind{key: key, plan: d.plan, least: int(d.granted.Policy.Warm.Ready)}, tree, found)
 	}
 	one.id, one.ends = box.ID, one.since.Add(total)
