@@ -50,6 +50,9 @@ func (k *decisions) find(key [sha256.Size]byte) *kept {
 func (k *decisions) keep(key [sha256.Size]byte, d *decision, digest string, since time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if old := k.kept[key]; old != nil && old.decision == d {
+		return // to find it again makes it no younger
+	}
 	if k.kept == nil || len(k.kept) >= maxDecisions {
 		k.kept = map[[sha256.Size]byte]*kept{}
 	}

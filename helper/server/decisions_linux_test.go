@@ -33,6 +33,12 @@ func TestADecisionIsNotBelievedForEver(t *testing.T) {
 	if all.find([32]byte{1}) == nil || all.find([32]byte{2}) != nil || all.find([32]byte{3}) != nil {
 		t.Error("found what is too old, or not what is new")
 	}
+	old := &decision{}
+	all.keep([32]byte{4}, old, "sha256:a", time.Now().Add(-fresh-time.Second))
+	all.keep([32]byte{4}, old, "sha256:a", time.Now())
+	if all.find([32]byte{4}) != nil {
+		t.Error("a decision that is used stays for ever")
+	}
 	for i := range 2 * maxDecisions {
 		all.keep([32]byte{3, byte(i)}, &decision{}, "", time.Now())
 	}
