@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"os"
 
 	"github.com/spf13/cobra"
-
-	"skillbox/client"
 )
 
 // completionCommand stands in for cobra's own, which has no examples and knows shells of other systems.
@@ -60,14 +57,8 @@ func serviceModes() ([]string, cobra.ShellCompDirective) {
 
 // liveSessions are those of the caller's service.
 func liveSessions() ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
-	defer cancel()
-	s, err := client.Status(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp // a shell shows no errors
-	}
 	var ids []string
-	for _, one := range s.Sessions {
+	for _, one := range statusForShell().Sessions {
 		ids = append(ids, one.ID)
 	}
 	return ids, cobra.ShellCompDirectiveNoFileComp

@@ -78,14 +78,20 @@ func whose(c *cobra.Command, mode *string) {
 // completionTime is how long a shell waits for the service.
 const completionTime = time.Second
 
-// completeCalls offers the calls that run, each with its skill.
-func completeCalls(c *cobra.Command, chosen []string, _ string) ([]string, cobra.ShellCompDirective) {
+// statusForShell is empty where the service does not answer: a shell shows no errors.
+func statusForShell() *helper.Status {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTime)
 	defer cancel()
 	s, err := client.Status(ctx)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp // a shell shows no errors
+		return &helper.Status{}
 	}
+	return s
+}
+
+// completeCalls offers the calls that run, each with its skill.
+func completeCalls(c *cobra.Command, chosen []string, _ string) ([]string, cobra.ShellCompDirective) {
+	s := statusForShell()
 	var ids []string
 	for _, r := range s.Running {
 		if !slices.Contains(chosen, r.ID) {
