@@ -243,7 +243,7 @@ func (s *stdio) copy(r *relay) error {
 				continue
 			}
 		}
-		n, err := unix.Read(r.src, buffer)
+		n, err := read(r.src, buffer)
 		switch {
 		case err == unix.EINTR:
 			continue
@@ -298,6 +298,16 @@ func (s *stdio) copy(r *relay) error {
 	return nil
 }
 
+// read is read(2), with a second try at the end of a terminal: the kernel looks for data first and for a closed other side afterwards, so that
+// what was written in between is still there when it says EIO (n_tty_read, Linux 6.18).
+func read(fd int, b []byte) (int, error) {
+	n, err := unix.Read(fd, b)
+	if err == unix.EIO {
+		return unix.Read(fd, b)
+	}
+	return n, err
+}
+
 // drop takes what the skill still writes, so that it never waits, and keeps none of it: the kernel moves a pipe's pages to /dev/null
 // without their coming here.
 func (s *stdio) drop(r *relay, buffer []byte) error {
@@ -324,7 +334,7 @@ func (s *stdio) drop(r *relay, buffer []byte) error {
 		n, err := take()
 		switch {
 		case err == unix.EINVAL: // a terminal, which splice(2) reads only into a pipe
-			take = func() (int, error) { return unix.Read(r.src, buffer) }
+			take = func() (int, error) { return read(r.src, buffer) }
 		case err == unix.EAGAIN:
 			if stopped, err := await(r.src, unix.POLLIN, s.stop); stopped || err != nil {
 				return err
