@@ -20,7 +20,7 @@ NEED_VAGRANT = vagrant=vagrant rsync=rsync
 # Only where neither the system's libvirt nor VirtualBox is used.
 NEED_LIBVIRT = $(NEED_VM) /usr/share/vagrant-plugins/plugins.d/vagrant-libvirt.json=vagrant-libvirt libvirtd=libvirt-daemon-system \
 	virsh=libvirt-clients dnsmasq=dnsmasq-base qemu-img=qemu-utils ip=iproute2 pkill=procps
-NEED_BENCH = hyperfine=hyperfine bwrap=bubblewrap runc=runc iperf3=iperf3 ip=iproute2
+NEED_BENCH = hyperfine=hyperfine bwrap=bubblewrap runc=runc podman=podman iperf3=iperf3 ip=iproute2
 
 .PHONY: build demo test lint vet race fuzz unit integration vm vm-package guest vagrant package soak bench clean
 build:

@@ -51,7 +51,7 @@ type figures struct {
 }
 
 func bench() error {
-	for _, program := range []string{"hyperfine", "bwrap", "runc", "iperf3"} {
+	for _, program := range []string{"hyperfine", "bwrap", "runc", "podman", "iperf3"} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%w: make bench installs what it compares with", err)
 		}
