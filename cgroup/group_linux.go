@@ -59,21 +59,19 @@ func (p *Place) Create(id string) (*Group, error) {
 	return g, nil
 }
 
-// make makes the directory and locks it. A sweep may come between.
+// make makes the directory and locks it. A sweep may come between, which holds it until it is removed.
 func (g *Group) make() error {
-	const tries = 100
-	for range tries {
+	return insist(g.Dir, func() (bool, error) {
 		if err := os.Mkdir(g.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return makeError(g.Dir, err)
+			return true, makeError(g.Dir, err)
 		}
 		dir, err := lock(g.Dir)
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EWOULDBLOCK) {
-			continue
+			return false, nil
 		}
 		g.dir = dir
-		return err
-	}
-	return fmt.Errorf("cgroup: %s is removed again and again", g.Dir)
+		return true, err
+	})
 }
 
 // lock opens a group for the one process that it belongs to.

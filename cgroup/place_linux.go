@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -125,31 +126,44 @@ func openSlice(above, own string) (*Place, error) {
 
 // enter makes the directory and holds it. Another process may remove it in between, when it takes itself for the last.
 func (p *Place) enter() error {
-	const tries = 100
-	for range tries {
+	return insist(p.Dir, func() (bool, error) {
 		if err := os.Mkdir(p.Dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-			return makeError(p.Dir, err)
+			return true, makeError(p.Dir, err)
 		}
 		dir, err := os.Open(p.Dir)
 		if errors.Is(err, os.ErrNotExist) {
-			continue
+			return false, nil
 		}
 		if err != nil {
-			return fmt.Errorf("cgroup: %w", err)
+			return true, fmt.Errorf("cgroup: %w", err)
 		}
 		if err := unix.Flock(int(dir.Fd()), unix.LOCK_SH); err != nil {
 			dir.Close()
-			return fmt.Errorf("cgroup: lock %s: %w", p.Dir, err)
+			return true, fmt.Errorf("cgroup: lock %s: %w", p.Dir, err)
 		}
 		held, errHeld := dir.Stat()
 		named, errNamed := os.Stat(p.Dir)
 		if errHeld == nil && errNamed == nil && os.SameFile(held, named) {
 			p.dir = dir
-			return nil
+			return true, nil
 		}
-		dir.Close()
+		return false, dir.Close()
+	})
+}
+
+// insist tries until it is done, or others were quicker for too long: whoever removes a directory may be kept from it for as long as the
+// machine is busy.
+func insist(dir string, try func() (done bool, err error)) error {
+	deadline := time.Now().Add(patience)
+	for wait := 10 * time.Microsecond; ; wait = min(2*wait, 5*time.Millisecond) {
+		if done, err := try(); done || err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("cgroup: %s is removed again and again", dir)
+		}
+		time.Sleep(wait)
 	}
-	return fmt.Errorf("cgroup: %s is removed again and again", p.Dir)
 }
 
 func makeError(dir string, err error) error {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"skillbox/helper"
 )
 
 // held is what a service holds while it rests.
@@ -78,7 +80,7 @@ func skillsAlive() (all []string) {
 func (f *fleet) keepsFiles(t *testing.T) {
 	t.Helper()
 	for _, entry := range entries(t, f.s.dir()) {
-		if entry != "lock" && entry != "skillboxd.log" && !strings.HasSuffix(entry, ".sock") {
+		if entry != "lock" && entry != helper.ServiceLog && entry != helper.OldServiceLog && !strings.HasSuffix(entry, ".sock") {
 			t.Errorf("%s: in the runtime directory: %s", f.s.mode, entry)
 		}
 	}
