@@ -313,7 +313,6 @@ func TestThreat42Pid1SignalMask(t *testing.T) {
 		end := call{mode: m, words: []string{"/bin/sh", "-c", "sleep 1000 & exec sleep 1001"}}.begin(t)
 		for range 400 {
 			if parent := parentOf(t, pidOf(t, "sleep", "1001")); parent > 1 {
-				time.Sleep(100 * time.Millisecond) // init has yet to say that it has started it
 				if err := unix.Kill(parent, unix.SIGKILL); err != nil {
 					t.Fatal(err)
 				}

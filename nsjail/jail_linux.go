@@ -7,6 +7,8 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/opencontainers/runc/libcontainer"
 	"github.com/sirupsen/logrus"
@@ -159,7 +161,11 @@ func (j *Jail) Preload(p boxinit.Preload, stdio ...int) (refused string, err err
 	return reply.Preloaded.Refused, nil
 }
 
-// Start begins the one call. A preloaded interpreter has its stdio. With call.TTY the returned file is the pty's master.
+// ErrKilled says that init was killed before it told whether the skill has started.
+var ErrKilled = errors.New("nsjail: init was killed")
+
+// Start begins the one call. A preloaded interpreter has its stdio. With call.TTY the returned file is the pty's master. After ErrKilled
+// every process of the box has been reaped.
 func (j *Jail) Start(call boxinit.Call, stdio ...int) (*boxinit.Started, *os.File, error) {
 	if err := j.conn.Send(boxinit.Message{Call: &call}, stdio...); err != nil {
 		return nil, nil, fmt.Errorf("nsjail: call: %w", err)
@@ -168,6 +174,9 @@ func (j *Jail) Start(call boxinit.Call, stdio ...int) (*boxinit.Started, *os.Fil
 	files, err := j.conn.Receive(&reply)
 	if err != nil || reply.Started == nil {
 		wire.CloseAll(files)
+		if j.killed(err) {
+			return nil, nil, ErrKilled
+		}
 		return nil, nil, fmt.Errorf("nsjail: init did not start the skill: %w", errors.Join(err, j.fate()))
 	}
 	if len(files) == 1 && call.TTY {
@@ -215,6 +224,27 @@ func (j *Jail) PID() int {
 	}
 	return pid
 }
+
+// killed says that init's silence is the kernel's or somebody else's doing, and not init's own. Who has no connection any more is about to be
+// reaped.
+func (j *Jail) killed(err error) bool {
+	if err == nil || errors.Is(err, wire.ErrProtocol) {
+		return false
+	}
+	select {
+	case <-j.waited:
+	case <-time.After(patience):
+		return false
+	}
+	if j.state == nil {
+		return false
+	}
+	status, ok := j.state.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// patience is how long an init whose connection has ended may take to be gone.
+const patience = 5 * time.Second
 
 func (j *Jail) fate() error {
 	select {
