@@ -70,10 +70,10 @@ func (w *world) ask(ns *os.File, patience time.Duration, network, source, host, 
 		defer c.Close()
 		buf := make([]byte, 100)
 		for until := time.Now().Add(patience); ; {
+			c.SetDeadline(time.Now().Add(min(time.Until(until), time.Second)))
 			if network == "udp" { // which may be lost, as where a neighbour is looked for first
 				io.WriteString(c, "hello")
 			}
-			c.SetDeadline(time.Now().Add(min(time.Until(until), time.Second)))
 			var n int
 			n, err = c.Read(buf)
 			answer = string(buf[:n])

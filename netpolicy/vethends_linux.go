@@ -45,7 +45,10 @@ func (l *link) create(box *os.File) error {
 			_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+boxInterface+"/"+name, []byte("0"), 0)
 		}
 		box := end{route, eth0, []netip.Addr{l.Box4, l.Box6}, []netip.Addr{l.Host4, l.Host6}, l.hostMAC}
-		return errors.Join(box.up(), box.lead())
+		if err := errors.Join(box.up(), box.lead()); err != nil {
+			return err
+		}
+		return box.hears()
 	})
 	if err != nil {
 		return err
@@ -67,6 +70,26 @@ func (e *end) ready() error {
 		}
 	}
 	return fmt.Errorf("no carrier after %s", longest)
+}
+
+// hears waits until the end takes what is sent to its IPv6 address: the kernel makes the route to it in work that it has queued
+// (addrconf_dad_work), and drops what comes before, such as the answer to a first datagram that is never sent again.
+func (e *end) hears() error {
+	own := e.own[1]
+	if !own.IsValid() {
+		return nil
+	}
+	const longest = time.Second
+	for start := time.Now(); time.Since(start) < longest; time.Sleep(200 * time.Microsecond) {
+		routes, err := e.route.RouteGet(own.AsSlice())
+		if err != nil && !errors.Is(err, unix.ENETUNREACH) && !errors.Is(err, unix.EHOSTUNREACH) {
+			return err
+		}
+		if len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not heard at after %s", own, longest)
 }
 
 // end is one of a link's two.
