@@ -38,7 +38,7 @@ type Status struct {
 	Sessions   []SessionStatus  `json:"sessions"`
 	Ready      []Ready          `json:"ready"`
 	Verdicts   map[string]int64 `json:"verdicts"`    // of the calls that have ended
-	FoundReady int64            `json:"found_ready"` // calls that found a box ready
+	FoundReady int64            `json:"found_ready"` // calls that found a box prepared or preloaded
 }
 
 // Running is a call that has not ended.
@@ -85,22 +85,21 @@ type Groups struct {
 
 // Stats answers OpStats: a service's figures since it started.
 type Stats struct {
-	Version         string           `json:"version"`
-	Build           string           `json:"build"` // see Build
-	Since           time.Time        `json:"since"`
-	Calls           map[string]int64 `json:"calls"`     // that have ended, by verdict
-	Succeeded       int64            `json:"succeeded"` // exited with code 0
-	FoundReady      int64            `json:"found_ready"`
-	PreparedForCall int64            `json:"prepared_for_call"`
-	Durations       []Timing         `json:"durations"`      // of calls: "total", then their phases
-	PreparedAhead   Timing           `json:"prepared_ahead"` // of boxes that were prepared before their calls came
-	Denials         map[string]int64 `json:"denials"`        // by kind
-	Discarded       map[string]int64 `json:"discarded"`      // boxes that served no call, by reason
-	Refused         map[string]int64 `json:"refused"`        // connections, by reason
-	Swept           map[string]int64 `json:"swept"`          // what dead processes had left, by kind
-	Boxes           Boxes            `json:"boxes"`
-	Process         Process          `json:"process"`
-	Metrics         string           `json:"metrics"` // where they are served: "", a socket's path, or an address
+	Version       string           `json:"version"`
+	Build         string           `json:"build"` // see Build
+	Since         time.Time        `json:"since"`
+	Calls         map[string]int64 `json:"calls"`          // that have ended, by verdict
+	Succeeded     int64            `json:"succeeded"`      // exited with code 0
+	Starts        map[string]int64 `json:"starts"`         // of calls that had a box, by the result's sandbox.start
+	Durations     []Timing         `json:"durations"`      // of calls: "total", then their phases
+	PreparedAhead Timing           `json:"prepared_ahead"` // of boxes that were prepared before their calls came
+	Denials       map[string]int64 `json:"denials"`        // by kind
+	Discarded     map[string]int64 `json:"discarded"`      // boxes that served no call, by reason
+	Refused       map[string]int64 `json:"refused"`        // connections, by reason
+	Swept         map[string]int64 `json:"swept"`          // what dead processes had left, by kind
+	Boxes         Boxes            `json:"boxes"`
+	Process       Process          `json:"process"`
+	Metrics       string           `json:"metrics"` // where they are served: "", a socket's path, or an address
 }
 
 // Timing is how long something took. Median and 99th percentile are off by at most five percent.

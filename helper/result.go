@@ -172,7 +172,7 @@ type Named struct {
 type Sandbox struct {
 	Mode   string            `json:"mode"` // "root" or "rootless"
 	Layers map[string]string `json:"layers"`
-	// Start is how far the box was when the call came: Cold, Prepared or Preloaded; "" where there was none.
+	// Start is how far the box was when the call came: Cold, Prepared, Preloaded or InSession; "" where there was none.
 	Start string `json:"start"`
 	// NotPreloaded says why the box was not preloaded where the policy asks for it and a later call will be no better off.
 	NotPreloaded string `json:"not_preloaded,omitempty"`
@@ -183,6 +183,7 @@ const (
 	Cold      = "cold"      // nothing: it was made for this call
 	Prepared  = "prepared"  // everything but to start the skill
 	Preloaded = "preloaded" // the interpreter had started and imported what the script imports
+	InSession = "session"   // it was there: its session's
 )
 
 // Normalize replaces nil lists by empty ones, so that the envelope always has the same shape.

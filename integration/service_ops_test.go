@@ -65,7 +65,7 @@ func TestEachCallHasALineInTheLogThatTellsNoSecret(t *testing.T) {
 			}
 			for key, want := range map[string]any{
 				"id": r.ID, "skill": "a-skill", "bundle": r.Skill.Digest, "policy": "a-policy", "policy_digest": r.Policy.Digest, "verdict": r.Verdict,
-				"exit_code": float64(r.ExitCode), "box": map[bool]string{true: "ready", false: "prepared"}[wasReady(r)], "denials": denials, "level": "INFO",
+				"exit_code": float64(r.ExitCode), "start": r.Sandbox.Start, "denials": denials, "level": "INFO",
 			} {
 				if line[key] != want {
 					t.Errorf("%s is %v, want %v", key, line[key], want)
@@ -74,7 +74,7 @@ func TestEachCallHasALineInTheLogThatTellsNoSecret(t *testing.T) {
 			if ms, ok := line["duration_ms"].(float64); !ok || ms <= 0 || ms > r.DurationMS {
 				t.Errorf("it took %v ms, the client says %v", line["duration_ms"], r.DurationMS)
 			}
-			if words[0] == "./main.sh" && (r.ExitCode != 7 || denials != 1) {
+			if words[0] == "./main.sh" && (r.ExitCode != 7 || denials != 1 || r.Sandbox.Start == "") {
 				t.Errorf("%+v", r)
 			}
 		}

@@ -87,14 +87,17 @@ func TestTheFiguresOfKnownCallsAreRight(t *testing.T) {
 			if wasReady(r) {
 				ready++
 			}
+			if want := (map[bool]string{true: helper.Prepared, false: helper.Cold})[wasReady(r)]; r.Sandbox.Start != want && r.Verdict != helper.Refused {
+				t.Errorf("it took %v ms to prepare a box that was %q", r.Phases["prepare_ms"], r.Sandbox.Start)
+			}
 			s.awaitReady(t)
 		}
 		stats := s.stats(t)
 		if want := map[string]int64{helper.Exited: 5, helper.TimedOut: 1, helper.Refused: 1}; !maps.Equal(stats.Calls, want) || stats.Succeeded != 4 {
 			t.Errorf("%v, %d succeeded; want %v and 4", stats.Calls, stats.Succeeded, want)
 		}
-		if stats.FoundReady != int64(ready) || stats.PreparedForCall != int64(6-ready) || ready == 0 {
-			t.Errorf("%d found a box, %d did not; want %d of 6", stats.FoundReady, stats.PreparedForCall, ready)
+		if want := map[string]int64{helper.Prepared: int64(ready), helper.Cold: int64(6 - ready)}; !maps.Equal(stats.Starts, want) || ready == 0 {
+			t.Errorf("%v, want %v", stats.Starts, want)
 		}
 		if want := map[string]int64{"syscall": 2}; !maps.Equal(stats.Denials, want) {
 			t.Errorf("denials: %v", stats.Denials)
@@ -123,8 +126,9 @@ func TestTheFiguresOfKnownCallsAreRight(t *testing.T) {
 			"skillbox_calls_total verdict=timed_out success=false": 1,
 			"skillbox_calls_total verdict=refused success=false":   1,
 			"skillbox_calls_total verdict=failed success=false":    0,
-			"skillbox_calls_boxes_total box=ready":                 float64(ready),
-			"skillbox_calls_boxes_total box=prepared":              float64(6 - ready),
+			"skillbox_calls_boxes_total start=prepared":            float64(ready),
+			"skillbox_calls_boxes_total start=cold":                float64(6 - ready),
+			"skillbox_calls_boxes_total start=preloaded":           0,
 			"skillbox_call_duration_seconds":                       7,
 			"skillbox_call_phase_duration_seconds phase=run":       6,
 			"skillbox_denials_total kind=syscall":                  2,

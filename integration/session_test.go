@@ -80,8 +80,8 @@ func (s *session) call(t *testing.T, flags []string, words ...string) *helper.Re
 func (s *session) says(t *testing.T, want string, words ...string) *helper.Result {
 	t.Helper()
 	r := s.call(t, nil, words...)
-	if !r.Success || r.Stdout != want {
-		t.Fatalf("%q: %s, %d, %v: %q %q; want %q", words, r.Verdict, r.ExitCode, r.Error, r.Stdout, r.Stderr, want)
+	if !r.Success || r.Stdout != want || r.Sandbox.Start != helper.InSession {
+		t.Fatalf("%q: %s, %s, %d, %v: %q %q; want %q", words, r.Sandbox.Start, r.Verdict, r.ExitCode, r.Error, r.Stdout, r.Stderr, want)
 	}
 	return r
 }

@@ -60,7 +60,7 @@ func (s *Session) Why() (verdict, message string) {
 // not be begun, as with parameters that are no JSON; only the former ends the session. Outputs and ReadResult are those of the box.
 func (s *Session) Call(call Call) (*helper.Result, error) {
 	began, end, b := time.Now(), &ending{}, s.box
-	b.Phases = map[string]float64{}
+	b.Phases, b.Start = map[string]float64{}, helper.InSession
 	s.before.Store(s.forks.Load())
 	if err := b.tree.Clear(); err != nil {
 		return nil, err

@@ -16,8 +16,14 @@ func TestCountsReadAsWords(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if got := rate(2, 3); got != "67 % (2 of 3)" {
-		t.Error(got)
+	for want, starts := range map[string]map[string]int64{
+		"no call needed a box": {helper.InSession: 2},
+		"75 % (6 of 8): 5 preloaded, 3 session, 2 cold, 1 prepared": {helper.Cold: 2, helper.Prepared: 1, helper.Preloaded: 5, helper.InSession: 3},
+		"0 % (0 of 1): 1 cold": {helper.Cold: 1},
+	} {
+		if got := foundReady(starts); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

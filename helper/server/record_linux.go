@@ -34,15 +34,15 @@ func newRecord(version string, log *slog.Logger) *record {
 }
 
 // ended counts a call; the returned function logs it, which the client need not wait for.
-func (r *record) ended(result *helper.Result, how string) (log func()) {
-	r.Call(result, how)
+func (r *record) ended(result *helper.Result) (log func()) {
+	r.Call(result)
 	var denials int64
 	for _, d := range result.Denials {
 		denials += d.Count
 	}
 	words := []any{
 		"id", result.ID, "skill", result.Skill.Name, "bundle", result.Skill.Digest, "policy", result.Policy.Name, "policy_digest", result.Policy.Digest,
-		"verdict", result.Verdict, "exit_code", result.ExitCode, "duration_ms", result.DurationMS, "box", how, "denials", denials,
+		"verdict", result.Verdict, "exit_code", result.ExitCode, "duration_ms", result.DurationMS, "start", result.Sandbox.Start, "denials", denials,
 	}
 	// Any other error may quote what the caller passed.
 	if result.Verdict == helper.Failed && result.ExitCode == helper.CodeFailed && result.Error != nil {

@@ -39,7 +39,7 @@ func TestOneCallIsOneShortLine(t *testing.T) {
 	long := strings.Repeat("\n\x1b[31m\u009b1m", 100_000)
 	r.ended(&helper.Result{
 		ID: "1", Verdict: helper.Failed, ExitCode: helper.CodeFailed, Error: &helper.Error{Message: long}, Skill: helper.Named{Name: long}, Policy: helper.Named{Name: long},
-	}, "")()
+	})()
 	if n := text.Len(); strings.Count(text.String(), "\n") != 1 || n > 25_000 || strings.ContainsAny(text.String(), "\x1b") || !json.Valid(text.Bytes()) {
 		t.Errorf("%d bytes: %.300q", n, text.String())
 	}
@@ -55,7 +55,7 @@ func TestTheLogTellsErrorsOfOursAlone(t *testing.T) {
 		{helper.Refused, helper.CodeFailed, false}, {helper.Canceled, helper.CodeCanceled, false}, {helper.Failed, helper.CodeNotFound, false}, {helper.Failed, helper.CodeFailed, true},
 	} {
 		r, text := recorded()
-		r.ended(&helper.Result{Verdict: c.verdict, ExitCode: c.code, Error: &helper.Error{Message: "secret"}}, "")()
+		r.ended(&helper.Result{Verdict: c.verdict, ExitCode: c.code, Error: &helper.Error{Message: "secret"}})()
 		if told := strings.Contains(text.String(), "secret"); told != c.told {
 			t.Errorf("%s, %d: %s", c.verdict, c.code, text)
 		}

@@ -16,7 +16,6 @@ import (
 
 	"skillbox/bundle"
 	"skillbox/helper"
-	"skillbox/helper/server/metrics"
 	"skillbox/output"
 	"skillbox/sandbox"
 	"skillbox/wire"
@@ -75,7 +74,6 @@ type connection struct {
 	spoken  [sha256.Size]byte
 	tree    *bundle.Tree // once digested
 	record  *record      // of the service; nil with pool
-	box     string       // how the call got its box from the pool; "" for not at all
 	stopped stopped
 	quota   *quota   // nil is none
 	groups  []uint32 // that the caller was in when it connected, where somebody has looked
@@ -101,7 +99,7 @@ func (c *connection) answer() error {
 				result.ID = sandbox.NewID()
 			}
 			c.stopped.tell(result)
-			defer c.record.ended(result, c.box)() // who has the result finds it counted
+			defer c.record.ended(result)() // who has the result finds it counted
 		}
 		err := sendResult(c.conn, result)
 		if c.after != nil {
@@ -121,7 +119,7 @@ func (c *connection) answer() error {
 		result.DurationMS = sandbox.Since(c.began)
 		if c.record != nil {
 			c.stopped.tell(result)
-			defer c.record.ended(result, metrics.InSession)()
+			defer c.record.ended(result)()
 		}
 		return sendResult(c.conn, result)
 	case r.Op == helper.OpPlan:
@@ -218,17 +216,15 @@ func (c *connection) pooled(d *decision, digesting <-chan digested, phases map[s
 	if found {
 		box.Phases = phases
 		box.Phases["prepare_ms"] = 0
-		c.box = metrics.FoundReady
 	} else {
 		maps.Copy(box.Phases, phases)
-		c.box = metrics.Prepared
 	}
 	c.calls.begin(box.ID, d, func() {
 		c.stopped.because("killed by `skillbox kill`")
 		c.link.kill()
 	})
 	result := identified(c.run(box, d, tree, nil), box.ID, d, tree)
-	result.Sandbox.NotPreloaded = c.pool.notPreloaded(k, box)
+	result.Sandbox.Start, result.Sandbox.NotPreloaded = box.Start, c.pool.notPreloaded(k, box)
 	c.calls.end(box.ID)
 	return result, box
 }

@@ -18,13 +18,6 @@ import (
 // Other stands for every value of a label that is not known.
 const Other = "other"
 
-// How a call got its box.
-const (
-	FoundReady = "ready"    // there was one
-	Prepared   = "prepared" // for it
-	InSession  = "session"  // which had it
-)
-
 // Reasons for which a box that was prepared ahead served no call.
 const (
 	BundleChanged = "bundle_changed"
@@ -52,7 +45,7 @@ var (
 		helper.Exited, helper.Signaled, helper.TimedOut, helper.OutOfMemory, helper.PidsLimit, helper.OutputLimit, helper.SyscallKilled,
 		helper.Canceled, helper.Refused, helper.Failed,
 	}
-	hows     = []string{FoundReady, Prepared, InSession}
+	starts   = []string{helper.Cold, helper.Prepared, helper.Preloaded, helper.InSession}
 	phases   = []string{"enter", "decide", "digest", "prepare", "tree", "group", "network", "jail", "preload", "run"}
 	denials  = []string{"syscall", "dns", "connection"}
 	discards = []string{BundleChanged, TooOld, Died, Failed, Unused, Stopped, NotPreloaded}
@@ -68,7 +61,7 @@ type Metrics struct {
 	mu        sync.Mutex
 	succeeded int64
 	calls     counts // by verdict
-	boxes     counts // by how calls got them
+	starts    counts // by how far the box was when the call came
 	denials   counts // by kind
 	discarded counts // by reason
 	refused   counts // by reason
@@ -107,7 +100,7 @@ func (c counts) some() map[string]int64 {
 // New begins to count, for a service of this version.
 func New(version string) *Metrics {
 	m := &Metrics{
-		version: version, since: time.Now(), calls: known(verdicts), boxes: known(hows), denials: known(denials), discarded: known(discards),
+		version: version, since: time.Now(), calls: known(verdicts), starts: known(starts), denials: known(denials), discarded: known(discards),
 		refused: known(refusals), swept: known(leaks), phases: map[string]*Histogram{},
 	}
 	for _, name := range phases {
@@ -116,16 +109,16 @@ func New(version string) *Metrics {
 	return m
 }
 
-// Call counts a call that has ended, and how it got its box; "" is for one that got none.
-func (m *Metrics) Call(r *helper.Result, how string) {
+// Call counts a call that has ended.
+func (m *Metrics) Call(r *helper.Result) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls.add(r.Verdict, 1)
 	if r.Success {
 		m.succeeded++
 	}
-	if how != "" {
-		m.boxes.add(how, 1)
+	if start := r.Sandbox.Start; start != "" {
+		m.starts.add(start, 1)
 	}
 	for _, d := range r.Denials {
 		m.denials.add(d.Kind, d.Count)
@@ -174,11 +167,11 @@ func (m *Metrics) Verdicts() map[string]int64 {
 	return m.calls.some()
 }
 
-// Found is the number of calls that found a box ready.
+// Found is the number of calls that found a box prepared or preloaded.
 func (m *Metrics) Found() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.boxes[FoundReady]
+	return m.starts[helper.Prepared] + m.starts[helper.Preloaded]
 }
 
 // Stats are the figures for a person. boxes are those of now.
@@ -191,7 +184,7 @@ func (m *Metrics) Stats(boxes helper.Boxes) (*helper.Stats, error) {
 	defer m.mu.Unlock()
 	s := &helper.Stats{
 		Version: m.version, Since: m.since.UTC(), Calls: m.calls.some(), Succeeded: m.succeeded,
-		FoundReady: m.boxes[FoundReady], PreparedForCall: m.boxes[Prepared],
+		Starts:    m.starts.some(),
 		Durations: []helper.Timing{timing("total", &m.total)}, PreparedAhead: timing("prepare", &m.ahead),
 		Denials: m.denials.some(), Discarded: m.discarded.some(), Refused: m.refused.some(), Swept: m.swept.some(), Boxes: boxes, Process: p.Process,
 	}

@@ -54,12 +54,14 @@ func value(t *testing.T, families map[string]*dto.MetricFamily, name string, pai
 	return -1
 }
 
+func started(start string) helper.Sandbox { return helper.Sandbox{Start: start} }
+
 func TestPrometheusReadsWhatWasCounted(t *testing.T) {
 	m := New("v1")
-	m.Call(&helper.Result{Verdict: helper.Exited, Success: true, DurationMS: 3, Phases: map[string]float64{"run_ms": 2, "prepare_ms": 0}}, FoundReady)
-	m.Call(&helper.Result{Verdict: helper.Exited, ExitCode: 3, DurationMS: 30, Phases: map[string]float64{"run_ms": 2, "prepare_ms": 20}}, Prepared)
-	m.Call(&helper.Result{Verdict: helper.TimedOut, Denials: []helper.Denial{{Kind: "syscall", Count: 3}, {Kind: "dns", Count: 2}, {Kind: "new", Count: 1}}}, Prepared)
-	m.Call(&helper.Result{Verdict: helper.Refused}, "")
+	m.Call(&helper.Result{Verdict: helper.Exited, Success: true, DurationMS: 3, Phases: map[string]float64{"run_ms": 2, "prepare_ms": 0}, Sandbox: started(helper.Preloaded)})
+	m.Call(&helper.Result{Verdict: helper.Exited, ExitCode: 3, DurationMS: 30, Phases: map[string]float64{"run_ms": 2, "prepare_ms": 20}, Sandbox: started(helper.Cold)})
+	m.Call(&helper.Result{Verdict: helper.TimedOut, Denials: []helper.Denial{{Kind: "syscall", Count: 3}, {Kind: "dns", Count: 2}, {Kind: "new", Count: 1}}, Sandbox: started(helper.Cold)})
+	m.Call(&helper.Result{Verdict: helper.Refused})
 	m.Ahead(20 * time.Millisecond)
 	m.Discarded(BundleChanged)
 	m.Refused(Stranger)
@@ -76,8 +78,10 @@ func TestPrometheusReadsWhatWasCounted(t *testing.T) {
 		{1, "skillbox_calls_total", []string{"verdict", "timed_out", "success", "false"}},
 		{1, "skillbox_calls_total", []string{"verdict", "refused", "success", "false"}},
 		{0, "skillbox_calls_total", []string{"verdict", "failed", "success", "false"}},
-		{1, "skillbox_calls_boxes_total", []string{"box", "ready"}},
-		{2, "skillbox_calls_boxes_total", []string{"box", "prepared"}},
+		{2, "skillbox_calls_boxes_total", []string{"start", "cold"}},
+		{0, "skillbox_calls_boxes_total", []string{"start", "prepared"}},
+		{1, "skillbox_calls_boxes_total", []string{"start", "preloaded"}},
+		{0, "skillbox_calls_boxes_total", []string{"start", "session"}},
 		{4, "skillbox_call_duration_seconds", nil},
 		{2, "skillbox_call_phase_duration_seconds", []string{"phase", "run"}},
 		{1, "skillbox_call_phase_duration_seconds", []string{"phase", "prepare"}},
@@ -129,8 +133,8 @@ func TestStrangersWordsMakeNoSeries(t *testing.T) {
 	call := func(word string) {
 		m.Call(&helper.Result{
 			ID: word, Verdict: word, Skill: helper.Named{Name: word, Digest: word}, Policy: helper.Named{Name: word}, Phases: map[string]float64{word + "_ms": 1},
-			Denials: []helper.Denial{{Kind: word, What: word, Rule: word, Count: 1}},
-		}, word)
+			Denials: []helper.Denial{{Kind: word, What: word, Rule: word, Count: 1}}, Sandbox: started(word),
+		})
 		m.Discarded(word)
 		m.Refused(word)
 		m.Swept(word, 1)

@@ -45,7 +45,7 @@ func (m *Metrics) families(boxes helper.Boxes) []*dto.MetricFamily {
 		m.callFamily(),
 		single(family("skillbox_call_duration_seconds", "What calls took, from the request to the result.", dto.MetricType_HISTOGRAM), m.total.metric(nil)),
 		phases,
-		counters("skillbox_calls_boxes_total", "Calls by how they got their box: ready, or prepared for them.", "box", m.boxes),
+		counters("skillbox_calls_boxes_total", "Calls by how far their box was when they came, as it is in their result (sandbox.start).", "start", m.starts),
 		single(family("skillbox_boxes_prepare_ahead_duration_seconds", "What it took to prepare boxes before their calls came.", dto.MetricType_HISTOGRAM), m.ahead.metric(nil)),
 		{
 			Name: ptr("skillbox_boxes"), Help: ptr("Boxes by what they do: run a skill, wait for a call, or are being prepared for one to come."), Type: dto.MetricType_GAUGE.Enum(),
