@@ -162,6 +162,12 @@ func waited(psi *stats.PSIStats) *int64 {
 	return number(psi.Some.Total)
 }
 
+// Memory is what the group's processes take now in bytes, memory.current. False is that nobody counts, or that the group is gone.
+func (g *Group) Memory() (int64, bool) {
+	n, ok, err := g.number("memory.current")
+	return n, ok && err == nil
+}
+
 // number reads a file that holds one number; "max" is none. A kernel that lacks the file is no error.
 func (g *Group) number(file string) (n int64, ok bool, err error) {
 	text, err := os.ReadFile(filepath.Join(g.Dir, file))

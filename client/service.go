@@ -23,6 +23,15 @@ func (s Service) Status(ctx context.Context) (*helper.Status, error) {
 	return about[helper.Status](ctx, s.Mode, helper.OpStatus)
 }
 
+// Boxes is Status with each box by itself, and what it takes of memory.
+func (s Service) Boxes(ctx context.Context) (*helper.Status, error) {
+	status, err := about[helper.Status](ctx, s.Mode, helper.OpStatus, helper.AllBoxes)
+	if err == nil && status.Boxes == nil {
+		return nil, &helper.Error{Message: "the service that runs is of an older build, which does not tell of each box", Hint: "`skillbox ps` without --all; the next call replaces your own service, a restart the system's"}
+	}
+	return status, err
+}
+
 // Stats are the figures of the caller's service since it started.
 func Stats(ctx context.Context) (*helper.Stats, error) {
 	return about[helper.Stats](ctx, "", helper.OpStats)

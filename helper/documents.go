@@ -39,6 +39,32 @@ type Status struct {
 	Ready      []Ready          `json:"ready"`
 	Verdicts   map[string]int64 `json:"verdicts"`    // of the calls that have ended
 	FoundReady int64            `json:"found_ready"` // calls that found a box prepared or preloaded
+	// Boxes are all that there are, nil where nobody has asked for each (AllBoxes).
+	Boxes []BoxStatus `json:"boxes,omitzero"`
+}
+
+// AllBoxes as the word of an OpStatus asks for Status.Boxes.
+const AllBoxes = "boxes"
+
+// Kinds of a BoxStatus; one that is ready is Prepared or Preloaded.
+const (
+	CallBox    = "call"
+	SessionBox = "session"
+)
+
+// BoxStatus is a box that runs a call, is a session's, or is ready.
+type BoxStatus struct {
+	ID      string    `json:"id"` // the call's or the session's too
+	Kind    string    `json:"kind"`
+	Skill   string    `json:"skill"`
+	Policy  string    `json:"policy"`
+	Bundle  string    `json:"bundle"`            // its directory
+	Command []string  `json:"command,omitempty"` // of a call
+	State   string    `json:"state,omitempty"`   // of a session: "idle" or "busy"
+	Since   time.Time `json:"since"`             // its call or session began, or it is ready
+	// MemoryBytes is what it takes now: what its control group counts, or what its processes have that is no file's on disk, and its files
+	// in memory. It is absent where it cannot be told.
+	MemoryBytes *int64 `json:"memory_bytes,omitempty"`
 }
 
 // Running is a call that has not ended.

@@ -36,7 +36,7 @@ const (
 	OpPolicyInit    = "policy-init"    // answered with Text
 	OpPolicyExplain = "policy-explain" // answered with Explained; Words are destinations
 	OpDoctor        = "doctor"         // answered with Machine
-	OpStatus        = "status"         // of a service, answered with Status
+	OpStatus        = "status"         // of a service, answered with Status; AllBoxes as the word asks for each box
 	OpKill          = "kill"           // of a service, answered with Text; Words are the ids of calls and sessions that are to end
 	OpStats         = "stats"          // of a service, answered with Stats
 	OpMetrics       = "metrics"        // of a service, answered with Text: what Prometheus reads

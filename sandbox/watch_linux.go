@@ -79,7 +79,21 @@ type watchdog struct {
 	tasks   int64 // as counted last
 }
 
-func newWatchdog(init int, limits Watched) (_ *watchdog, err error) {
+// newWatchdog is for a goroutine of its own: see newHidden.
+func newWatchdog(init int, limits Watched) (*watchdog, error) {
+	w, err := openWatchdog(init, limits)
+	if err != nil || limits.Memory == 0 {
+		return w, err
+	}
+	if w.hidden, err = newHidden(init); err != nil {
+		w.close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// openWatchdog sees all but what is hidden.
+func openWatchdog(init int, limits Watched) (_ *watchdog, err error) {
 	root := "/proc/" + strconv.Itoa(init) + "/root"
 	w := &watchdog{limits: limits}
 	defer func() {
@@ -101,8 +115,7 @@ func newWatchdog(init int, limits Watched) (_ *watchdog, err error) {
 		}
 		w.scratch = append(w.scratch, os.NewFile(uintptr(fd), path))
 	}
-	w.hidden, err = newHidden(init)
-	return w, err
+	return w, nil
 }
 
 // ended tells whether a process has given up its address space, or is gone. From then on what concerns it answers with one of several
@@ -175,6 +188,11 @@ func (w *watchdog) memory(pids []string, resident int64) int64 {
 	if resident+files <= w.limits.Memory {
 		return resident + files
 	}
+	return w.unshared(pids, files)
+}
+
+// unshared is the memory of processes that is no file's on disk, with so much in files in memory.
+func (w *watchdog) unshared(pids []string, files int64) int64 {
 	var anonymous, shared int64
 	for _, pid := range pids {
 		a, s := w.mapped(pid)

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -16,28 +18,41 @@ import (
 )
 
 func psCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, all bool
 	var mode string
 	c := &cobra.Command{
 		Use:   "ps",
 		Short: "List your service's calls and sessions, and the boxes that it keeps ready",
 		Long: `List what your service runs and keeps ready, its sessions, and what its calls came to: your part of
-the system service where there is one, else your own. The latter is not started if it does not run.`,
+the system service where there is one, else your own. The latter is not started if it does not run.
+
+With --all each box has a line: those that run a call, those of sessions, and those that are ready,
+prepared or preloaded, with their age and what they take of memory. That is what the box's control
+group counts, or without one what its processes have that is no file's on disk, and its files in
+memory; - is that it cannot be told. Boxes of other users are not listed, to root neither.`,
 		Example: `  skillbox ps
-  skillbox ps --json`,
+  skillbox ps --all
+  skillbox ps --all --json | jq '.boxes[] | select(.kind == "preloaded")'`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := client.Service{Mode: mode}.Status(c.Context())
-			if err != nil {
-				return err
+			ask := client.Service{Mode: mode}.Status
+			if all {
+				ask = client.Service{Mode: mode}.Boxes
 			}
-			if asJSON {
+			s, err := ask(c.Context())
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
 				return printJSON(s)
+			case all:
+				return printBoxes(os.Stdout, s.Boxes)
 			}
 			return printStatus(s)
 		},
 	}
+	c.Flags().BoolVar(&all, "all", false, "list each box, also those that are ready")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	whose(c, &mode)
 	return c
@@ -56,6 +71,26 @@ func printStatus(s *helper.Status) error {
 	fmt.Fprintln(w, "\nREADY\tPRELOADED\tWANTED\tBUNDLE")
 	for _, r := range s.Ready {
 		fmt.Fprintf(w, "%d\t%d\t%d\t%s\n", r.Boxes, r.Preloaded, r.Wanted, printable(r.Bundle))
+	}
+	return w.Flush()
+}
+
+func printBoxes(out io.Writer, boxes []helper.BoxStatus) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "BOX\tKIND\tSKILL\tPOLICY\tAGE\tMEMORY\tWHAT")
+	for _, b := range boxes {
+		what := "for calls of " + b.Bundle
+		switch b.Kind {
+		case helper.CallBox:
+			what = strings.Join(b.Command, " ")
+		case helper.SessionBox:
+			what = b.State
+		}
+		memory := "-"
+		if b.MemoryBytes != nil {
+			memory = fmt.Sprintf("%.1f MiB", float64(*b.MemoryBytes)/(1<<20))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", b.ID, b.Kind, printable(cmp.Or(b.Skill, "-")), printable(cmp.Or(b.Policy, "-")), time.Since(b.Since).Round(time.Millisecond), memory, printable(what))
 	}
 	return w.Flush()
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 
 	"skillbox/helper"
@@ -24,6 +26,25 @@ func TestCountsReadAsWords(t *testing.T) {
 		if got := foundReady(starts); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+func TestEachBoxHasALineOfItsOwn(t *testing.T) {
+	memory := int64(3 << 19)
+	var out strings.Builder
+	err := printBoxes(&out, []helper.BoxStatus{
+		{ID: "a", Kind: helper.CallBox, Skill: "x\x1b[31m", Policy: "p", Command: []string{"sh", "a\nb"}, MemoryBytes: &memory},
+		{ID: "b", Kind: helper.SessionBox, Skill: "y", State: "idle"},
+		{ID: "c", Kind: helper.Preloaded, Skill: "z", Bundle: "/b"},
+	})
+	text := regexp.MustCompile(`  [0-9a-z.]+[0-9]s  `).ReplaceAllString(regexp.MustCompile(` +`).ReplaceAllString(out.String(), "  "), "  AGO  ")
+	want := `BOX  KIND  SKILL  POLICY  AGE  MEMORY  WHAT
+a  call  "x\x1b[31m"  p  AGO  1.5  MiB  "sh  a\nb"
+b  session  y  -  AGO  -  idle
+c  preloaded  z  -  AGO  -  for  calls  of  /b
+`
+	if err != nil || text != want {
+		t.Errorf("%v:\n%s", err, text)
 	}
 }
 

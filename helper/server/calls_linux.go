@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"skillbox/helper"
+	"skillbox/sandbox"
 )
 
 // calls are those that a service runs.
@@ -19,17 +20,19 @@ type calls struct {
 
 type running struct {
 	helper.Running
+	box  *sandbox.Box // nil in a session, whose it is
+	d    *decision
 	kill func()
 }
 
 // begin lists a call until end.
-func (c *calls) begin(id string, d *decision, kill func()) {
+func (c *calls) begin(id string, box *sandbox.Box, d *decision, kill func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running == nil {
 		c.running = map[string]*running{}
 	}
-	c.running[id] = &running{helper.Running{ID: id, Skill: d.bundle.Name, Policy: d.policy.Name, Command: d.argv, Since: time.Now().UTC()}, kill}
+	c.running[id] = &running{helper.Running{ID: id, Skill: d.bundle.Name, Policy: d.policy.Name, Command: d.argv, Since: time.Now().UTC()}, box, d, kill}
 }
 
 func (c *calls) end(id string) {
@@ -44,17 +47,16 @@ func (c *calls) count() int {
 	return len(c.running)
 }
 
-// status is what `skillbox ps` shows.
-func (c *calls) status(p *pool, held *sessions, r *record, since time.Time) (json.RawMessage, error) {
+// status lists them, the oldest first.
+func (c *calls) status() []helper.Running {
 	c.mu.Lock()
-	s := helper.Status{Since: since.UTC(), Running: []helper.Running{}, Verdicts: r.Verdicts(), FoundReady: r.Found()}
+	defer c.mu.Unlock()
+	all := []helper.Running{}
 	for _, r := range c.running {
-		s.Running = append(s.Running, r.Running)
+		all = append(all, r.Running)
 	}
-	c.mu.Unlock()
-	slices.SortFunc(s.Running, func(a, b helper.Running) int { return a.Since.Compare(b.Since) })
-	s.Ready, s.Sessions = p.status(), held.status()
-	return json.Marshal(s)
+	slices.SortFunc(all, func(a, b helper.Running) int { return a.Since.Compare(b.Since) })
+	return all
 }
 
 // kill ends the calls with these ids at once. What is not known is refused before anything is.

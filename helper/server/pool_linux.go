@@ -150,7 +150,7 @@ func (p *pool) status() []helper.Ready {
 	defer p.mu.Unlock()
 	all := []helper.Ready{}
 	for _, s := range p.shelves {
-		all = append(all, helper.Ready{Bundle: s.plan.Tree.Bundle.Source.Path, Boxes: len(s.ready), Preloaded: s.preloaded(), Wanted: s.want, Used: s.used.UTC()})
+		all = append(all, helper.Ready{Bundle: bundleOf(s.plan), Boxes: len(s.ready), Preloaded: s.preloaded(), Wanted: s.want, Used: s.used.UTC()})
 	}
 	slices.SortFunc(all, func(a, b helper.Ready) int { return strings.Compare(a.Bundle, b.Bundle) })
 	return all

@@ -16,6 +16,8 @@ import (
 // kind is what calls have in common that the same boxes can serve.
 type kind struct {
 	key     string
+	skill   string // names for people
+	policy  string
 	plan    *sandbox.Plan    // of boxes that wait
 	preload *sandbox.Preload // nil: they are prepared, no more
 	least   int              // how many the policy wants, 0 for none
@@ -25,7 +27,7 @@ type kind struct {
 // kind finds out what a call has in common with others.
 func (c *connection) kind(d *decision) (k kind, err error) {
 	warm := d.granted.Policy.Warm
-	k.plan, k.least = d.plan, int(warm.Ready)
+	k.skill, k.policy, k.plan, k.least = d.bundle.Name, d.policy.Name, d.plan, int(warm.Ready)
 	if k.key, err = d.key(); err != nil || !warm.Preload {
 		return k, err
 	}
@@ -118,11 +120,16 @@ func (r *ready) current(tree *bundle.Tree) bool {
 }
 
 func (r *ready) handOut() *sandbox.Box {
-	r.box.Start = helper.Prepared
-	if r.box.Preloaded() {
-		r.box.Start = helper.Preloaded
-	}
+	r.box.Start = r.start()
 	return r.box
+}
+
+// start is how far the box is.
+func (r *ready) start() string {
+	if r.box.Preloaded() {
+		return helper.Preloaded
+	}
+	return helper.Prepared
 }
 
 func (s *shelf) preloaded() (n int) {

@@ -219,7 +219,7 @@ func (c *connection) pooled(d *decision, digesting <-chan digested, phases map[s
 	} else {
 		maps.Copy(box.Phases, phases)
 	}
-	c.calls.begin(box.ID, d, func() {
+	c.calls.begin(box.ID, box, d, func() {
 		c.stopped.because("killed by `skillbox kill`")
 		c.link.kill()
 	})

@@ -290,7 +290,7 @@ func (s *Service) serve(ctx context.Context, conn *wire.Conn, groups []uint32) e
 	}
 	switch r.Op {
 	case helper.OpStatus:
-		return conn.Send(document(s.calls.status(s.pool, &s.held, s.record, s.since)))
+		return conn.Send(document(s.status(r.Words)))
 	case helper.OpStats:
 		return conn.Send(document(s.stats()))
 	case helper.OpMetrics:

@@ -92,7 +92,7 @@ func (c *connection) beginSession() (_ *helper.SessionStarted, _ *session, err e
 	}
 	c.after = func() {
 		c.before.keep(c.spoken, d, tree.Digest, c.began)
-		c.pool.served(kind{key: key, plan: d.plan, least: int(d.granted.Policy.Warm.Ready)}, tree, found)
+		c.pool.served(kind{key: key, skill: d.bundle.Name, policy: d.policy.Name, plan: d.plan, least: int(d.granted.Policy.Warm.Ready)}, tree, found)
 	}
 	one.id, one.ends = box.ID, one.since.Add(total)
 	c.held.add(one)
@@ -163,7 +163,7 @@ func (c *connection) serveIn(one *session, id string) *helper.Result {
 		}
 		call.Env[name] = value
 	}
-	c.calls.begin(id, &d, c.link.kill)
+	c.calls.begin(id, nil, &d, c.link.kill)
 	result, err := one.run.Call(call)
 	if err != nil {
 		result = failure(err)

@@ -236,9 +236,8 @@ func (s *sessions) status() []helper.SessionStatus {
 	defer s.mu.Unlock()
 	all := []helper.SessionStatus{}
 	for _, one := range s.live {
-		is := helper.SessionStatus{ID: one.id, Skill: one.d.bundle.Name, Policy: one.d.policy.Name, State: "busy", Calls: one.calls, Since: one.since.UTC(), Ends: one.ends.UTC()}
+		is := helper.SessionStatus{ID: one.id, Skill: one.d.bundle.Name, Policy: one.d.policy.Name, State: one.state(), Calls: one.calls, Since: one.since.UTC(), Ends: one.ends.UTC()}
 		if !one.busy {
-			is.State = "idle"
 			if at := one.used.Add(one.idle); at.Before(one.ends) {
 				is.Ends = at.UTC()
 			}
@@ -247,6 +246,14 @@ func (s *sessions) status() []helper.SessionStatus {
 	}
 	slices.SortFunc(all, func(a, b helper.SessionStatus) int { return a.Since.Compare(b.Since) })
 	return all
+}
+
+// state is "busy" with a call, or "idle"; sessions.mu is held.
+func (one *session) state() string {
+	if one.busy {
+		return "busy"
+	}
+	return "idle"
 }
 
 // idleSince says since when there has been none; false is that there is one.
