@@ -65,6 +65,31 @@ func FindGroup(all []Group, name string) (Group, bool) {
 	return Group{ID: uint32(id)}, err == nil
 }
 
+// ReadUsers reads the numbers of the users in /etc/passwd (passwd(5)) by login name; of two lines with one name the first counts.
+func ReadUsers() (map[string]uint32, error) {
+	f, err := os.Open("/etc/passwd")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("helper: %w", err)
+	}
+	defer f.Close()
+	all := map[string]uint32{}
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Split(lines.Text(), ":")
+		if len(fields) < 4 {
+			continue
+		}
+		id, err := strconv.ParseUint(fields[2], 10, 32)
+		if _, twice := all[fields[0]]; err == nil && !twice {
+			all[fields[0]] = uint32(id)
+		}
+	}
+	return all, lines.Err()
+}
+
 // LoginName is the name that /etc/passwd has for a user, or "".
 func LoginName(uid int) string { return loginName(uid) }
 

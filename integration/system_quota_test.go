@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -369,4 +370,92 @@ func groupOf(t *testing.T, pid int) string {
 	}
 	t.Fatalf("no group of version 2: %s", text)
 	return ""
+}
+
+// Each of several users meets another quota, of the file's or of one's own.
+func TestQuotasDifferByUserAndGroup(t *testing.T) {
+	s := theSystem(t)
+	group, err := os.ReadFile("/etc/group")
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups := asRoot.file(t, "group", string(group)+"sbred:x:70001:\nsbblue:x:70002:sbtest\n")
+	host, err := space.New(unix.CLONE_NEWNS, func() error {
+		return errors.Join(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""), unix.Mount(groups, "/etc/group", "", unix.MS_BIND, ""))
+	})
+	needs(t, "a world of namespaces", err)
+	s.within = host.Run
+	const everybody = "version: 1\nquota:\n  calls: 2\n  memory: 1Gi\n"
+	says := fmt.Sprintf(everybody+"  users:\n    %d: {calls: 3}\n  groups:\n    sbred: {memory: 256Mi, calls: 20}\n    sbblue: {calls: 1}\n    \"70003\": {pids: 70}\n", bob)
+	s.says(t, says)
+	s.begin(t)
+	bundle := asRoot.bundleOf(t, map[string]string{"main.sh": lasting, "echo.sh": repeating})
+	policy := func(text string) []string {
+		return []string{"--policy", asRoot.file(t, "policy.yaml", "version: 1\nenforcement: best-effort\nresources: {"+text+"}\n")}
+	}
+	small := policy("memory: 64Mi")
+	// exceed makes as many calls as a caller may, and then one more.
+	exceed := func(c *systemCaller, calls int, from string) {
+		t.Helper()
+		var running []*background
+		for i := range calls {
+			var b *background
+			if err := s.within(func() error {
+				b = asRoot.prepared(t, c.call(small, bundle, "./main.sh", fmt.Sprint(i)))
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			b.expect(t, "ready\n")
+			running = append(running, b)
+		}
+		if r := c.refused(t, fmt.Sprintf("quota.calls: %d of your calls run", calls), small, bundle, "./echo.sh", "a"); !strings.Contains(r.Error.Hint, "service.yaml ("+from+")") {
+			t.Errorf("%+v does not name %s", r.Error, from)
+		}
+		for _, b := range running {
+			b.end(t)
+		}
+	}
+	exceed(s.as(carol), 2, "quota")
+	exceed(s.as(bob, 70001), 3, fmt.Sprintf("quota.users.%d", bob)) // the user's own alone
+	s.as(bob, 70001).run(t, policy("memory: 1Gi"), bundle, "./echo.sh", "a")
+	// By what the process has, and by /etc/group: of both groups each holds.
+	exceed(s.as(alice, 70001), 1, "quota.groups.sbred, quota.groups.sbblue")
+	s.as(alice, 70001).refused(t, "quota.memory", policy("memory: 257Mi"), bundle, "./echo.sh", "a")
+	s.as(carol+1, 70001).refused(t, "quota.memory: your calls have 0 of 256Mi", policy("memory: 257Mi"), bundle, "./echo.sh", "a")
+	s.as(carol+2, 70003).refused(t, "quota.pids: your calls have 0 of 70", policy("pids: 71"), bundle, "./echo.sh", "a") // a group without a name
+	s.as(carol+2, 70003).refused(t, "quota.memory: your calls have 0 of 1Gi", policy("memory: 2Gi"), bundle, "./echo.sh", "a")
+	// A name that nobody has refuses whoever comes anew: it was written to hold somebody.
+	for wrong, want := range map[string]string{
+		"  users:\n    nobody: {calls: 1}\n    alcie: {calls: 1}\n": "service.yaml:7:5: quota.users: /etc/passwd knows no user alcie",
+		"  groups: {sbgreen: {calls: 1}}\n":                         "service.yaml:5:12: quota.groups: /etc/group knows no group sbgreen",
+		"  users: {sbtest: {calls: 1, pids: none}}\n":               "service.yaml:5:36: quota.users.sbtest.pids",
+	} {
+		s.says(t, everybody+wrong)
+		s.as(carol+3).refused(t, want, nil, bundle, "./echo.sh", "a")
+	}
+	s.stop(t)
+	out, err := s.cmdOnce(t)
+	if err == nil || !strings.Contains(out, "quota.") {
+		t.Errorf("a service with such a file starts: %v: %s", err, out)
+	}
+}
+
+// cmdOnce starts a service that is to end by itself, and returns what it says.
+func (s *system) cmdOnce(t *testing.T) (out string, err error) {
+	t.Helper()
+	c := exec.Command(filepath.Join(binDir, "skillboxd"), append([]string{"system"}, s.flags...)...)
+	late := time.AfterFunc(patience(10*time.Second), func() {
+		t.Error("it does not end")
+		if c.Process != nil {
+			_ = c.Process.Kill()
+		}
+	})
+	defer late.Stop()
+	err = s.within(func() error {
+		text, err := c.CombinedOutput()
+		out = string(text)
+		return err
+	})
+	return out, err
 }

@@ -38,6 +38,30 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+func FuzzParseService(f *testing.F) {
+	for _, text := range []string{
+		"", "version: 1\n", "version: 1\nallow: {users: [a, \"1\"], groups: [b]}\nquota: {calls: 4, memory: 1Gi}\n",
+		"version: 1\nquota:\n  users: {a: {calls: 1}, 7: {pids: 3}}\n  groups: {b: {memory: 64Mi}}\n  boxes: 9\n",
+		"version: 1\nquota: {users: {~: {calls: 1}, ? [a] : b, <<: {a: {calls: 1}}, \"\": {calls: 1}, a: 1}}\n", "version: 1\nquota: {users: {a: {users: {a: {}}}}}\n",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := ParseService("p.yaml", data)
+		if err != nil {
+			inFile(t, data, err)
+			return
+		}
+		for _, q := range []Quota{s.QuotaOf(nil, nil), s.QuotaOf(nil, s.Groups), s.QuotaOf(s.Users, s.Groups)} {
+			for _, v := range q.values() {
+				if *v < 1 {
+					t.Fatalf("%+v of %+v", q, s)
+				}
+			}
+		}
+	})
+}
+
 // inFile demands that every error stands somewhere in the file, at most right
 // behind its end, and is safe to print.
 func inFile(t *testing.T, data []byte, err error) {

@@ -1,10 +1,18 @@
 package policy
 
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+)
+
 // Service is what an administrator says about the system service.
 type Service struct {
 	Version int
 	Allow   Allowed
-	Quota   Quota
+	Quota   Quota          // of each user, but for
+	Users   []AccountQuota // these, by themselves
+	Groups  []AccountQuota // and those in these groups
 }
 
 // Allowed are those whom the service serves: everybody, unless one of the lists is given.
@@ -42,14 +50,61 @@ var serviceKeys = []key{
 		{name: "users", doc: "Login names or numbers.", def: "[]", shape: words(accounts, account), field: in(func(s *Service) any { return &s.Allow.Users })},
 		{name: "groups", doc: "Names or numbers of groups.", def: "[]", shape: words(accounts, account), field: in(func(s *Service) any { return &s.Allow.Groups })},
 	}},
-	{name: "quota", doc: "What one user may take at a time.", keys: []key{
-		{name: "calls", doc: "Calls that run.", def: "32", shape: integer(1, 1000), field: in(func(s *Service) any { return &s.Quota.Calls })},
-		{name: "boxes", doc: "Boxes that run or are ready.", def: "64", shape: integer(1, 10_000), field: in(func(s *Service) any { return &s.Quota.Boxes })},
-		{name: "ready", doc: "Boxes prepared ahead.", def: "32", shape: integer(1, 1000), field: in(func(s *Service) any { return &s.Quota.Ready })},
-		{name: "memory", doc: "The sum of resources.memory of the calls that run.", def: "8Gi", shape: size(64*mib, 64*tib), field: in(func(s *Service) any { return &s.Quota.Memory })},
-		{name: "pids", doc: "The sum of their resources.pids.", def: "4096", shape: integer(1, 4_194_304), field: in(func(s *Service) any { return &s.Quota.Pids })},
-		{name: "connections", doc: "Connections, idle ones too.", def: "128", shape: integer(1, 10_000), field: in(func(s *Service) any { return &s.Quota.Connections })},
-	}},
+	{name: "quota", doc: "What one user may take at a time.", keys: append(
+		partOf(quotaKeys, func(s *Service) any { return &s.Quota }),
+		key{name: "users", doc: "What these users may take instead, by login name or number.", shape: quotas("users"), field: in(func(s *Service) any { return &s.Users })},
+		key{name: "groups", doc: "What each other user in these groups may take instead, by their names or numbers.", shape: quotas("groups"), field: in(func(s *Service) any { return &s.Groups })},
+	)},
+}
+
+var quotaKeys = []key{
+	{name: "calls", doc: "Calls that run.", def: "32", shape: integer(1, 1000), field: in(func(q *Quota) any { return &q.Calls })},
+	{name: "boxes", doc: "Boxes that run or are ready.", def: "64", shape: integer(1, 10_000), field: in(func(q *Quota) any { return &q.Boxes })},
+	{name: "ready", doc: "Boxes prepared ahead.", def: "32", shape: integer(1, 1000), field: in(func(q *Quota) any { return &q.Ready })},
+	{name: "memory", doc: "The sum of resources.memory of the calls that run.", def: "8Gi", shape: size(64*mib, 64*tib), field: in(func(q *Quota) any { return &q.Memory })},
+	{name: "pids", doc: "The sum of their resources.pids.", def: "4096", shape: integer(1, 4_194_304), field: in(func(q *Quota) any { return &q.Pids })},
+	{name: "connections", doc: "Connections, idle ones too.", def: "128", shape: integer(1, 10_000), field: in(func(q *Quota) any { return &q.Connections })},
+}
+
+// partOf makes a table of a part's keys one of the whole's.
+func partOf[T any](table []key, part func(*T) any) []key {
+	keys := slices.Clone(table)
+	for i, k := range keys {
+		keys[i].field = func(v any) any { return k.field(part(v.(*T))) }
+	}
+	return keys
+}
+
+// quotas is a mapping of users or groups to quotas.
+func quotas(of string) shape {
+	const most = 10_000
+	what := "a mapping of " + of + " to quotas"
+	return shape{
+		accepts: what,
+		read: func(r *reader, at string, n *yaml.Node, into any) {
+			if !r.is(n, at, yaml.MappingNode, what) {
+				return
+			}
+			if many := len(n.Content) / 2; many == 0 || many > most {
+				r.fail(n, at, bad("leave the key out, or name somebody", "%d names: 1 to %d may stand here", many, most))
+				return
+			}
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				name, value := n.Content[i], n.Content[i+1]
+				if name.Kind != yaml.ScalarNode || name.Tag == "!!merge" {
+					continue // refused by strict
+				}
+				if _, err := account(name.Value); err != nil {
+					r.fail(name, at, err)
+					continue
+				}
+				path := join(at, name.Value)
+				a := AccountQuota{Name: name.Value, At: Position{r.file, name.Line, name.Column}, Quota: Quota{From: path}}
+				r.mapping(path, value, quotaKeys, &a.Quota)
+				*into.(*[]AccountQuota) = append(*into.(*[]AccountQuota), a)
+			}
+		},
+	}
 }
 
 var accounts = listing{what: "names or numbers", most: 10_000, least: 1, item: object{"type": "string"}}

@@ -60,7 +60,11 @@ func (b *Broker) Run(ctx context.Context) error {
 	if b.here, err = ownNamespaces(); err != nil {
 		return err
 	}
-	if _, err := b.config.read(b.Config); err != nil { // at once, and not at the first call
+	config, err := b.config.read(b.Config) // at once, and not at the first call
+	if err == nil {
+		_, err = config.quotaOf(caller{})
+	}
+	if err != nil {
 		return err
 	}
 	if b.groups, err = b.delegate(); err != nil {

@@ -56,7 +56,11 @@ func (b *Broker) hire(c caller) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{uid: c.uid, gid: c.gid, quota: config.Quota, links: map[string]netpolicy.Link{}}
+	quota, err := config.quotaOf(c)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{uid: c.uid, gid: c.gid, quota: quota, links: map[string]netpolicy.Link{}}
 	if w.ids, err = b.ids.take(); err != nil {
 		return nil, err
 	}

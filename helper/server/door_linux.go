@@ -57,7 +57,7 @@ func (s *Service) seat(slots chan<- struct{}, conn *wire.Conn) bool {
 		return true
 	default:
 	}
-	_ = conn.SendNow(helper.Reply{Result: failure(spent("quota.connections", "%d of your connections are open", cap(slots)))}) // who does not read it does not want to know
+	_ = conn.SendNow(helper.Reply{Result: failure(s.quota.spent("connections", "%d of your connections are open", cap(slots)))}) // who does not read it does not want to know
 	conn.Close()
 	s.ended()
 	return false

@@ -27,14 +27,14 @@ func (q *quota) admit(r policy.Resources) (end func(), err error) {
 	defer q.mu.Unlock()
 	switch most := q.most; {
 	case q.calls >= most.Calls:
-		return nil, spent("quota.calls", "%d of your calls run", q.calls)
+		return nil, q.spent("calls", "%d of your calls run", q.calls)
 	case q.calls >= most.Boxes:
-		return nil, spent("quota.boxes", "%d of your boxes run", q.calls)
+		return nil, q.spent("boxes", "%d of your boxes run", q.calls)
 	case q.memory+r.Memory > most.Memory:
-		return nil, spent("quota.memory", "your calls have %s of %s, and this one asks for %s (resources.memory)",
+		return nil, q.spent("memory", "your calls have %s of %s, and this one asks for %s (resources.memory)",
 			policy.FormatSize(q.memory), policy.FormatSize(most.Memory), policy.FormatSize(r.Memory))
 	case q.pids+r.Pids > most.Pids:
-		return nil, spent("quota.pids", "your calls have %d of %d, and this one asks for %d (resources.pids)", q.pids, most.Pids, r.Pids)
+		return nil, q.spent("pids", "your calls have %d of %d, and this one asks for %d (resources.pids)", q.pids, most.Pids, r.Pids)
 	}
 	q.count(1, r)
 	return sync.OnceFunc(func() {
@@ -60,11 +60,13 @@ func (q *quota) ready(most int) int {
 	return int(min(int64(most), q.most.Ready, q.most.Boxes-q.calls))
 }
 
-func spent(field, format string, a ...any) *helper.Error {
-	return &helper.Error{
-		Message: fmt.Sprintf(format, a...), Field: field,
-		Hint: "wait for a call to end, or ask for less; the administrator sets this in /etc/skillbox/service.yaml",
+// spent says which value is used up, and by which keys of the administrator's file it holds.
+func (q *quota) spent(value, format string, a ...any) *helper.Error {
+	hint := "wait for a call to end, or ask for less; the administrator sets this in /etc/skillbox/service.yaml"
+	if q.most != nil && q.most.From != "" {
+		hint += " (" + q.most.From + ")"
 	}
+	return &helper.Error{Message: fmt.Sprintf(format, a...), Field: "quota." + value, Hint: hint}
 }
 
 // trim makes room, within the quota, for a box that is no ready one.
