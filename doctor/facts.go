@@ -42,6 +42,10 @@ type Facts struct {
 	HostFile *helper.HostFile // nil if skillboxd could not be asked
 	HostErr  string
 
+	// Who may use the system service, as skillboxd reads it; ServiceFile is nil if it could not be asked, and KeptOut if this user may.
+	ServiceFile *helper.HostFile
+	KeptOut     *helper.Error
+
 	// Why boxes of root's cannot have links of their own; nil if they can.
 	NoLink4, NoLink6 *helper.Error
 
@@ -50,6 +54,7 @@ type Facts struct {
 	Egress BoxTry   // with a way out
 
 	Service *Service // this user's; nil is not looked at
+	System  *System  // likewise
 }
 
 // mode is the one that skillbox uses for this user.

@@ -14,7 +14,7 @@ func Judge(f *Facts) []Finding {
 	var found []Finding
 	for _, check := range []func(*Facts) []Finding{
 		kernel, systemCalls, filters, capabilities, namespaceCounts, userNamespaces, namespaces, procMount, mounts, idMappers, idBlock,
-		programs, idMapped, resourceLimits, controlGroups, hostFile, box, boxLimits, egress, service,
+		programs, idMapped, resourceLimits, controlGroups, hostFile, box, boxLimits, egress, service, system,
 	} {
 		found = append(found, check(f)...)
 	}

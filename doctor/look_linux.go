@@ -40,6 +40,7 @@ func Look(ctx context.Context, version string) *Facts {
 	f.askSkillboxd(ctx)
 	f.tryBoxes(ctx)
 	f.lookAtService(ctx)
+	f.lookAtSystem(ctx, version)
 	return f
 }
 
@@ -373,6 +374,7 @@ func (f *Facts) askSkillboxd(ctx context.Context) {
 		var m helper.Machine
 		if err = json.Unmarshal(answer.Plan, &m); err == nil {
 			f.HostFile, f.Groups = &m.HostFile, m.Groups
+			f.ServiceFile, f.KeptOut = &m.ServiceFile, m.KeptOut
 			f.NoLink4, f.NoLink6 = m.NoLink4, m.NoLink6
 		}
 	}

@@ -88,12 +88,15 @@ type Ready struct {
 // Machine answers OpDoctor: what only skillboxd can find out.
 type Machine struct {
 	HostFile HostFile `json:"host_file"`
-	Groups   Groups   `json:"groups"`
-	NoLink4  *Error   `json:"no_link4"` // why boxes of root's cannot have links of their own; null if they can
-	NoLink6  *Error   `json:"no_link6"` // for IPv6
+	// ServiceFile is service.yaml, and KeptOut why the system service would not serve this caller by it; null if it would.
+	ServiceFile HostFile `json:"service_file"`
+	KeptOut     *Error   `json:"kept_out"`
+	Groups      Groups   `json:"groups"`
+	NoLink4     *Error   `json:"no_link4"` // why boxes of root's cannot have links of their own; null if they can
+	NoLink6     *Error   `json:"no_link6"` // for IPv6
 }
 
-// HostFile is the administrator's ceiling for the whole host, as skillboxd reads it.
+// HostFile is a file of the administrator's, such as the ceiling for the whole host, as skillboxd reads it.
 type HostFile struct {
 	Path   string   `json:"path"`
 	Exists bool     `json:"exists"`

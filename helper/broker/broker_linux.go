@@ -14,6 +14,7 @@ import (
 
 	"skillbox/cgroup"
 	"skillbox/helper"
+	"skillbox/helper/access"
 	"skillbox/netpolicy"
 	"skillbox/wire"
 )
@@ -62,7 +63,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	}
 	config, err := b.config.read(b.Config) // at once, and not at the first call
 	if err == nil {
-		_, err = config.quotaOf(caller{})
+		_, err = config.QuotaOf(access.Caller{})
 	}
 	if err != nil {
 		return err

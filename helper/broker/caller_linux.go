@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skillbox/helper"
+	"skillbox/helper/access"
 	"skillbox/wire"
 )
 
@@ -66,8 +67,12 @@ func (b *Broker) identify(conn *wire.Conn, who unix.Ucred) (caller, error) {
 	if err != nil {
 		return c, err
 	}
-	if err := config.keepsOut(c); err != nil {
+	why, err := config.KeepsOut(access.Caller{UID: c.uid, Groups: c.groups})
+	if err != nil {
 		return c, err
+	}
+	if why != nil {
+		return c, &decline{why}
 	}
 	return c, b.place(conn.FD(), who)
 }

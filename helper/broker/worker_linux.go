@@ -14,6 +14,7 @@ import (
 
 	"skillbox/cgroup"
 	"skillbox/helper"
+	"skillbox/helper/access"
 	"skillbox/netpolicy"
 	"skillbox/policy"
 	"skillbox/wire"
@@ -56,7 +57,7 @@ func (b *Broker) hire(c caller) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	quota, err := config.quotaOf(c)
+	quota, err := config.QuotaOf(access.Caller{UID: c.uid, Groups: c.groups})
 	if err != nil {
 		return nil, err
 	}

@@ -8,12 +8,14 @@ import (
 
 	"skillbox/cgroup"
 	"skillbox/helper"
+	"skillbox/helper/access"
 	"skillbox/netpolicy"
 	"skillbox/policy"
 )
 
 func lookAtMachine() helper.Machine {
 	found := helper.Machine{HostFile: lookAtCeiling(), Groups: lookAtGroups()}
+	found.ServiceFile, found.KeptOut = lookAtAccess()
 	if os.Getuid() == 0 {
 		no4, no6 := netpolicy.Linkable()
 		found.NoLink4, found.NoLink6 = unlinkable(no4), unlinkable(no6)
@@ -54,8 +56,42 @@ func lookAtGroups() (found helper.Groups) {
 
 // lookAtCeiling reads the host's own policy as a run would, for `skillbox doctor`.
 func lookAtCeiling() helper.HostFile {
-	found := helper.HostFile{Path: ceilingFile, Errors: []*helper.Error{}}
-	info, err := os.Stat(ceilingFile)
+	return lookAtFile(ceilingFile, func() error {
+		text, err := readCeiling(ceilingFile)
+		if err == nil {
+			_, err = policy.Parse(ceilingFile, text)
+		}
+		return err
+	})
+}
+
+// lookAtAccess reads who may use the system service as it would, and whether that is this caller, for `skillbox doctor`.
+func lookAtAccess() (found helper.HostFile, keptOut *helper.Error) {
+	found = lookAtFile(access.Path, func() error {
+		groups, err := os.Getgroups()
+		me := access.Caller{UID: uint32(os.Getuid()), Groups: []uint32{uint32(os.Getgid())}}
+		for _, g := range groups {
+			me.Groups = append(me.Groups, uint32(g))
+		}
+		if err != nil {
+			return err
+		}
+		file, err := access.Read(access.Path)
+		if err != nil {
+			return err
+		}
+		if keptOut, err = file.KeepsOut(me); err == nil {
+			_, err = file.QuotaOf(me)
+		}
+		return err
+	})
+	return found, keptOut
+}
+
+// lookAtFile looks at an administrator's file, which need not exist.
+func lookAtFile(path string, read func() error) helper.HostFile {
+	found := helper.HostFile{Path: path, Errors: []*helper.Error{}}
+	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return found
 	}
@@ -64,16 +100,17 @@ func lookAtCeiling() helper.HostFile {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
 			found.UID = int(st.Uid)
 		}
-		var text []byte
-		if text, err = readCeiling(ceilingFile); err == nil {
-			_, err = policy.Parse(ceilingFile, text)
+		err = read()
+	}
+	var one *helper.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &one):
+		found.Errors = append(found.Errors, one)
+	default:
+		if found.Errors = policyErrors(err); len(found.Errors) == 0 {
+			found.Errors = append(found.Errors, &helper.Error{Message: err.Error()})
 		}
-	}
-	if err == nil {
-		return found
-	}
-	if found.Errors = policyErrors(err); len(found.Errors) == 0 {
-		found.Errors = append(found.Errors, &helper.Error{Message: err.Error()})
 	}
 	return found
 }
