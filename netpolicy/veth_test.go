@@ -13,6 +13,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 func TestALinkLeadsOutByTheHostsAddress(t *testing.T) {
@@ -194,5 +195,23 @@ func TestABoxIsToldThatItCannotBeReached(t *testing.T) {
 			}
 			t.Errorf("%s: not told", host)
 		})
+	}
+}
+
+// Without it the answer to a first datagram may come before the box takes it.
+func TestANewLinkHearsAtItsIPv6Address(t *testing.T) {
+	if !hosted(t) {
+		return
+	}
+	w := newWorld(t)
+	for range 20 {
+		ns, l := w.box()
+		w.in(ns, func() {
+			routes, err := netlink.RouteGet(l.Box6.AsSlice())
+			if err != nil || len(routes) == 0 || routes[0].Type != unix.RTN_LOCAL {
+				t.Errorf("%s: %v, %v", l.Box6, routes, err)
+			}
+		})
+		try(t, l.Close())
 	}
 }
