@@ -1,0 +1,159 @@
+package audit
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func (l *Log) publicKey() ed25519.PublicKey { return l.key.Public().(ed25519.PublicKey) }
+
+// checkpoint signs the log so far, has the disk take it, and then writes the head. Nobody waits for the disk but who asked for it: meanwhile the
+// log is locked neither for other processes nor, by l.mu, for this one. The caller holds l.signing and l.mu.
+func (l *Log) checkpoint() error {
+	err := l.locked(func() error {
+		if err := l.catchUp(); err != nil {
+			return err // nothing is written behind what does not hold together
+		}
+		return l.sign()
+	})
+	if err != nil {
+		return err
+	}
+	if !l.headDue {
+		return nil
+	}
+	due := l.newest
+	segment, err := l.at.again()
+	if err != nil {
+		return err
+	}
+	l.mu.Unlock()
+	if l.opts.Sync != SyncNone {
+		err = syncFile(segment)
+	}
+	if err = errors.Join(err, segment.Close()); err == nil {
+		err = l.writeHead(due)
+	}
+	l.mu.Lock()
+	if err != nil {
+		return err
+	}
+	l.headDue = l.newest != due // or somebody has signed meanwhile
+	return l.locked(func() error { return l.prune(due) })
+}
+
+// sign appends a checkpoint, unless the last line is one, and before it what sinks did not get. The caller holds the lock.
+func (l *Log) sign() error {
+	if l.at.file == nil || l.at.signed && len(l.undelivered) == 0 {
+		return nil
+	}
+	oldest, err := l.oldest()
+	if err != nil {
+		return err
+	}
+	b, err := l.begin()
+	if err != nil {
+		return err
+	}
+	for _, u := range l.missing() {
+		e := b.own(u)
+		if err := b.add(e.clean()); err != nil {
+			return err
+		}
+	}
+	t := &b.tail
+	c := Checkpoint{Log: t.log, Segment: t.number, Lines: t.tree.lines, Root: t.tree.root().String(), Oldest: oldest, Dropped: l.dropped, Key: keyID(l.publicKey())}
+	e := b.own(c)
+	b.number(&e)
+	line, err := sign(&e, c, l.key)
+	if err != nil {
+		return err
+	}
+	newest := t.head(line)
+	b.put(line, e)
+	if err := l.commit(b); err != nil {
+		return err
+	}
+	l.newest, l.headDue, l.dropped, l.undelivered = newest, true, 0, nil
+	return nil
+}
+
+// writeHead writes a checkpoint's head, whose segment the disk has, unless another process has written a newer one. It waits for the disk, so it has
+// a lock of its own; who holds it asks for no other.
+func (l *Log) writeHead(h *head) (err error) {
+	if h == nil {
+		return nil
+	}
+	l.heads.Lock()
+	defer l.heads.Unlock()
+	if err := lock(l.headLock, l.opts.LockWait); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock(l.headLock)) }()
+	ours, err := readHeader(h.line)
+	if err != nil {
+		return err
+	}
+	if text, err := l.dir.read(headFile); err == nil {
+		if theirs, err := readHeader(text); err == nil && theirs.seq >= ours.seq {
+			return nil
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	text, err := h.encode()
+	if err != nil {
+		return fmt.Errorf("audit: head: %w", err)
+	}
+	return l.dir.replace(headFile, text, l.opts.Sync != SyncNone)
+}
+
+// oldest is the oldest segment that MaxTotal and MaxAge leave.
+func (l *Log) oldest() (uint64, error) {
+	segments, err := l.dir.segments()
+	if err != nil {
+		return 0, err
+	}
+	sizes := make([]unix.Stat_t, len(segments))
+	var total int64
+	for i, n := range segments {
+		if err := unix.Fstatat(int(l.dir.Fd()), segmentName(n), &sizes[i], unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return 0, &os.PathError{Op: "audit: stat", Path: segmentName(n), Err: err}
+		}
+		total += sizes[i].Size
+	}
+	for i, n := range segments {
+		old := l.opts.MaxAge > 0 && time.Since(time.Unix(sizes[i].Mtim.Unix())) > l.opts.MaxAge
+		if n == l.at.number || !old && total <= l.opts.MaxTotal {
+			return n, nil
+		}
+		total -= sizes[i].Size
+	}
+	return l.at.number, nil
+}
+
+// prune removes the segments before the oldest, now that this is signed and the head says so. The caller holds the lock.
+func (l *Log) prune(h *head) error {
+	e, err := Parse(h.line)
+	if err != nil {
+		return err
+	}
+	segments, err := l.dir.segments()
+	if err != nil {
+		return err
+	}
+	for _, n := range segments {
+		if n >= e.Detail.(Checkpoint).Oldest {
+			break
+		}
+		if err := l.dir.remove(segmentName(n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
