@@ -27,6 +27,7 @@ func Main() {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		os.Exit(125)
 	}
+	rename()
 	dropSignals()
 	spareThreads()
 	// One thing at a time is all it does, and a second processor's worth of scheduler looks for work every 20 us whenever a system call blocks.
@@ -43,6 +44,13 @@ func Main() {
 		os.Exit(0)
 	}()
 	select {}
+}
+
+// rename gives init the words of any machine's pid 1. What os.Args holds are the very bytes that /proc/1/cmdline shows.
+func rename() {
+	shown := unsafe.Slice(unsafe.StringData(os.Args[0]), len(os.Args[0]))
+	clear(shown)
+	copy(shown, "/sbin/init")
 }
 
 // dropSignals gives every signal back to the kernel, which drops it: pid 1 of a namespace gets no signal from inside whose action
@@ -86,21 +94,12 @@ func prepare(conn *wire.Conn) (setup Setup, err error) {
 		return setup, err
 	}
 	report := Report{Version: Version}
-	listener := -1
 	if setup.Version != Version {
 		report.Error = fmt.Sprintf("init speaks version %d, skillboxd %d", Version, setup.Version)
 	} else if len(setup.Filters) > 0 {
-		listener, err = seccomp.Install(&seccomp.Program{Filters: setup.Filters, Listener: setup.Listener})
-		if err != nil {
+		if err := install(conn, &setup); err != nil {
 			report.Error = err.Error()
 		}
-	}
-	if listener >= 0 {
-		// The report below may already need an answer from the supervisor, so the listener goes first.
-		if err := conn.Send(Report{Version: Version}, listener); err != nil {
-			return setup, err
-		}
-		unix.Close(listener)
 	}
 	if report.Error == "" {
 		if err := look(&report); err != nil {
@@ -109,6 +108,24 @@ func prepare(conn *wire.Conn) (setup Setup, err error) {
 		report.Refused = tryNetwork(setup.NeverReached)
 	}
 	return setup, conn.Send(report)
+}
+
+// install puts the filters on this process. A listener goes to skillboxd at once: already the report may need an answer of its own.
+func install(conn *wire.Conn, setup *Setup) error {
+	program := &seccomp.Program{Filters: setup.Filters, Listener: setup.Listener}
+	var tell *seccomp.Tell
+	if setup.Listener >= 0 {
+		frame, err := wire.Frame(Report{Version: Version})
+		if err != nil {
+			return err
+		}
+		tell = &seccomp.Tell{Socket: conn.FD(), Message: frame}
+	}
+	listener, err := seccomp.Install(program, tell)
+	if err != nil || listener < 0 {
+		return err
+	}
+	return unix.Close(listener)
 }
 
 // serve starts the skill when told to, and reports its end.

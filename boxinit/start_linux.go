@@ -20,6 +20,9 @@ func start(call *Call, stdio []int, openFiles uint64) (Started, []int, int) {
 	if len(call.Argv) == 0 {
 		return fail(125, "no command")
 	}
+	if err := enterable(call.Cwd); err != nil {
+		return fail(125, "working directory %s: %v in the sandbox", call.Cwd, err)
+	}
 	path, argv, err := resolve(call.Argv, call.Env, call.Cwd)
 	if errors.Is(err, os.ErrNotExist) {
 		return fail(127, "%v", err)
@@ -56,6 +59,16 @@ func start(call *Call, stdio []int, openFiles uint64) (Started, []int, int) {
 	return Started{PID: pid}, master, pid
 }
 
+// enterable says why the skill, whose ids init has, could not start in a directory. fork and exec would not tell it from a program that
+// is missing. What follows the last slash is looked up in the directory itself, which takes the right to enter it.
+func enterable(dir string) error {
+	fd, err := unix.Open(dir+"/.", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
 // execCode maps an exec error to the shells' exit codes.
 func execCode(err error) int {
 	switch {
@@ -83,7 +96,7 @@ func execMessage(path string, err error) string {
 
 // interpreters run a script that has neither exec bit nor #! line, by its extension.
 var interpreters = map[string]string{
-	".py": "python3", ".sh": "sh", ".bash": "bash", ".js": "node", ".mjs": "node", ".cjs": "node", ".rb": "ruby", ".pl": "perl",
+	".py": "python3", ".sh": "sh", ".bash": "bash", ".js": "node", ".mjs": "node", ".cjs": "node", ".ts": "node", ".rb": "ruby", ".pl": "perl",
 }
 
 // resolve finds the program. Registry archives lose exec bits, so a regular file without them runs by its #! line or extension.

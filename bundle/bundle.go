@@ -8,6 +8,7 @@ package bundle
 import (
 	"encoding/json"
 	"path"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -42,6 +43,15 @@ type Bundle struct {
 	// command only: these are the candidates for WithEntry.
 	Scripts []string
 
+	// Of an agent skill, as agentskills.io/specification has them; the zero values are keys that are not there.
+	License       string
+	Compatibility string            // what it needs, in words for people
+	AllowedTools  []string          // of the agent that uses it; they are no business of the sandbox
+	Metadata      map[string]string // whatever else its author wanted to say
+
+	// Warnings are what could not be read of a manifest and was left out, or is not as its specification wants it: a line each.
+	Warnings []string
+
 	ParamsSchema json.RawMessage // JSON Schema of the parameters, nil when the manifest declares none
 
 	// Declared is the policy the skill asks for: the `security_policy` mapping of its manifest or the whole of a policy.yaml
@@ -49,8 +59,10 @@ type Bundle struct {
 	Declared     *yaml.Node
 	DeclaredFile string
 
-	Requirements []string // Skillware: Python packages it wants, informational
-	EnvVars      []string // Skillware: names of environment variables it reads, sorted, informational
+	Document     json.RawMessage // Skillware: the manifest as JSON; nil where it says what JSON cannot, such as .inf
+	Requirements []string        // Skillware: Python packages that it wants, informational
+	EnvVars      []string        // Skillware: names of all variables of the caller's environment that it may get, sorted
+	EnvOptional  []string        // Skillware: those of EnvVars without which it works
 
 	Shim string // "" or the name of the shim that Command runs, which must be present at ShimDir
 }
@@ -70,11 +82,16 @@ func (b *Bundle) WithEntry(entry string) ([]string, error) {
 		return nil, entryError(b, entry, "the entry must be a file inside the bundle")
 	}
 	for name := range strings.SplitSeq(p, "/") {
-		if why := badName(name); why != "" {
+		if why := BadName(name); why != "" {
 			return nil, entryError(b, entry, why)
 		}
 	}
 	return []string{Dir + "/" + p}, nil
+}
+
+// IsScript tells whether a word of a command line names one of the bundle's scripts, by its path in the bundle or in the box.
+func (b *Bundle) IsScript(word string) bool {
+	return slices.Contains(b.Scripts, strings.TrimPrefix(path.Clean(word), Dir+"/"))
 }
 
 func entryError(b *Bundle, entry, message string) *Error {

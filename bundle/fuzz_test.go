@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -76,6 +77,7 @@ func FuzzFrontmatter(f *testing.F) {
 	for _, seed := range []string{
 		"---\nname: pdf\ndescription: Reads PDF.\nmetadata:\n  version: \"1.0\"\n---\n# PDF\n", "---\r\nname: a\r\ndescription: b\r\n---\r\n", "---\n---\n", "---",
 		"\ufeff--- \nname: x\n---x\n---", "# no\n", "---\nname: a\n...\n---\nb: c\n---\n", "---\nname: |\n  ---\n---\n", "---\nsecurity_policy: {a: *b}\n---\n",
+		"---\nname: a: b\nmetadata:\n\tversion: 1\nallowed-tools:\n- Bash(git add:*)\n---\n", "---\nname: \xff\ndescription: >-\n  a: b: c\n d\n\n# body",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -83,9 +85,24 @@ func FuzzFrontmatter(f *testing.F) {
 		if len(data) > maxManifest {
 			return
 		}
-		b, err := readAgentSkill(data)
+		b, err := readAgentSkill("SKILL.md", data, "dir")
 		holds(t, b, err)
+		if err != nil && !bytes.Contains(data, []byte("security_policy")) {
+			t.Fatalf("%q is an error: %v", data, err)
+		}
+		for _, w := range warningsOf(b) {
+			if strings.ContainsFunc(w, unprintable) || !strings.HasPrefix(w, "SKILL.md") {
+				t.Fatalf("%q warns %q", data, w)
+			}
+		}
 	})
+}
+
+func warningsOf(b *Bundle) []string {
+	if b == nil {
+		return nil
+	}
+	return b.Warnings
 }
 
 func FuzzNames(f *testing.F) {
@@ -95,14 +112,14 @@ func FuzzNames(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		names := strings.Split(text, "\x00")
 		for _, n := range names {
-			if badName(n) == "" && (escape(n) == "" || strings.ContainsAny(n, "\n\r\x1b\\") || !utf8.ValidString(n)) {
+			if BadName(n) == "" && (escape(n) == "" || strings.ContainsAny(n, "\n\r\x1b\\") || !utf8.ValidString(n)) {
 				t.Fatalf("%q passes for a name", n)
 			}
-			if key := foldName(n); utf8.ValidString(n) && foldName(key) != key {
+			if key := FoldName(n); utf8.ValidString(n) && FoldName(key) != key {
 				t.Fatalf("folding %q twice gives another key", n)
 			}
 		}
-		if a, b, found := twins(names); found && foldName(a) != foldName(b) {
+		if a, b, found := twins(names); found && FoldName(a) != FoldName(b) {
 			t.Fatalf("%q and %q are no twins", a, b)
 		}
 	})

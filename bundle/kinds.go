@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 const (
 	skillboxFile   = "skillbox.yaml"
 	agentSkillFile = "SKILL.md"
+	agentSkillLow  = "skill.md" // as the specification's own parser takes it where there is no other
 	skillwareFile  = "manifest.yaml"
 	skillwareCode  = "skill.py"
 	policyFile     = "policy.yaml"
@@ -74,64 +74,6 @@ func slug(s string) bool {
 	return true
 }
 
-// readAgentSkill reads the frontmatter of a SKILL.md (agentskills.io/specification: name and description are required; license,
-// compatibility, metadata and allowed-tools are not ours to judge). Keys unknown to it are let be, because hosts add their own.
-func readAgentSkill(data []byte) (*Bundle, error) {
-	front, err := frontmatter(data)
-	if err != nil {
-		return nil, err
-	}
-	d, err := parse(agentSkillFile, front)
-	if err != nil {
-		return nil, err
-	}
-	b := &Bundle{Kind: AgentSkill, Manifest: agentSkillFile}
-	if b.Name, err = d.title("name", true); err != nil {
-		return nil, err
-	}
-	if b.Description, err = d.text("description", true); err != nil {
-		return nil, err
-	}
-	if b.Version, err = d.title("version", false); err != nil {
-		return nil, err
-	}
-	if meta := d.get("metadata"); b.Version == "" && meta != nil {
-		// The specification has no version of its own and shows it as an entry of metadata.
-		if b.Version, err = (&doc{file: d.file, root: meta}).title("version", false); err != nil {
-			return nil, err
-		}
-	}
-	return b, d.declared(b)
-}
-
-// frontmatter returns the text between the --- that is the first line and the next line that is ---. The opening line is kept: it is
-// YAML's own mark of a document, and so lines count as in the file.
-func frontmatter(data []byte) ([]byte, error) {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	first, rest, _ := bytes.Cut(data, []byte("\n"))
-	if !fence(first) {
-		return nil, &Error{
-			File: agentSkillFile, Line: 1, Column: 1, Message: "has no frontmatter",
-			Hint: "the first line must be ---, then `name:` and `description:`, then a line --- again",
-		}
-	}
-	end := len(first) + 1
-	for len(rest) > 0 {
-		line, after, _ := bytes.Cut(rest, []byte("\n"))
-		if fence(line) {
-			return data[:end], nil
-		}
-		end += len(line) + 1
-		rest = after
-	}
-	return nil, &Error{
-		File: agentSkillFile, Line: 1, Column: 1, Message: "the frontmatter does not end",
-		Hint: "close it with a line ---",
-	}
-}
-
-func fence(line []byte) bool { return string(bytes.TrimRight(line, " \t\r")) == "---" }
-
 // readSkillware reads the manifest.yaml of a Skillware skill: name, version, description, parameters (JSON Schema), requirements,
 // env_vars. What else it holds (constitution, issuer, presentation, outputs …) addresses the model or a person, not the sandbox.
 func readSkillware(data []byte) (*Bundle, error) {
@@ -162,6 +104,10 @@ func readSkillware(data []byte) (*Bundle, error) {
 		return nil, err
 	}
 	slices.Sort(b.EnvVars)
+	b.EnvOptional = d.optional("env_vars", b.EnvVars)
+	if b.Document, err = d.json(nil, d.root, ""); err != nil {
+		b.Document = nil // the parts that matter are read
+	}
 	return b, d.declared(b)
 }
 
@@ -205,6 +151,25 @@ func (d *doc) command(key string) ([]string, error) {
 		argv[i] = c.Value
 	}
 	return argv, nil
+}
+
+// optional returns those of the words of a key that are said not to be needed: `NAME: {required: false}`, or the same in a list.
+func (d *doc) optional(key string, words []string) (names []string) {
+	n := d.get(key)
+	for i, name := range words {
+		is := lookup(n, name)
+		if n != nil && n.Kind == yaml.SequenceNode {
+			for _, c := range n.Content {
+				if of := lookup(c, "name"); of != nil && of.Value == name {
+					is = c
+				}
+			}
+		}
+		if required := lookup(is, "required"); required != nil && required.ShortTag() == "!!bool" && strings.EqualFold(required.Value, "false") {
+			names = append(names, words[i])
+		}
+	}
+	return names
 }
 
 // words reads a list of texts, or of mappings with a name, or the keys of a mapping: the forms in which Skillware manifests list

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// badName says why a name cannot be an entry of a bundle, "" when it can. Beyond what would hide in a listing it refuses what another
+// BadName says why a name cannot be an entry of a bundle, "" when it can. Beyond what would hide in a listing it refuses what another
 // system, or a program that is handed names, reads as something else than a name: a bundle is unpacked on many machines.
-func badName(name string) string {
+func BadName(name string) string {
 	switch {
 	case name == "", name == ".", name == "..":
 		return "is not a file name"
@@ -36,7 +36,7 @@ func badName(name string) string {
 
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// plainName tells that foldName(name) == name without computing it, which holds for most names.
+// plainName tells that FoldName(name) == name without computing it, which holds for most names.
 func plainName(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
@@ -46,9 +46,9 @@ func plainName(name string) bool {
 	return true
 }
 
-// foldName maps names that some file system takes for the same to one string: simple case folding (NTFS, exFAT, APFS, ext4 casefold)
+// FoldName maps names that some file system takes for the same to one string: simple case folding (NTFS, exFAT, APFS, ext4 casefold)
 // over the canonical decomposition (HFS+, APFS). It does not fold ß to ss, which none of them does.
-func foldName(name string) string {
+func FoldName(name string) string {
 	var b strings.Builder
 	for _, r := range norm.NFD.String(name) {
 		b.WriteRune(foldRune(r))
@@ -90,7 +90,7 @@ func twins(names []string) (a, b string, found bool) {
 		if plainName(n) {
 			continue
 		}
-		key := foldName(n)
+		key := FoldName(n)
 		if first, ok := seen[key]; ok {
 			return first, n, true
 		}

@@ -3,6 +3,7 @@ package bundle
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -42,8 +43,12 @@ func detect(dir *os.File) (*Bundle, error) {
 	if data, err := readManifest(dir, skillboxFile); data != nil || err != nil {
 		return readWith(readSkillbox, data, err)
 	}
-	if data, err := readManifest(dir, agentSkillFile); data != nil || err != nil {
-		return readWith(readAgentSkill, data, err)
+	for _, name := range []string{agentSkillFile, agentSkillLow} {
+		if data, err := readManifest(dir, name); err != nil {
+			return nil, err
+		} else if data != nil {
+			return readAgentSkill(name, data, titleOf(dir))
+		}
 	}
 	var st unix.Stat_t
 	if unix.Fstatat(int(dir.Fd()), skillwareCode, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && isRegular(st.Mode) {
@@ -59,6 +64,15 @@ func readWith(read func([]byte) (*Bundle, error), data []byte, err error) (*Bund
 		return nil, err
 	}
 	return read(data)
+}
+
+// titleOf is the name of the bundle's directory, made fit to be shown.
+func titleOf(dir *os.File) string {
+	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+	if err != nil {
+		name = dir.Name()
+	}
+	return dirTitle(path.Base(name))
 }
 
 // readPolicy makes a policy.yaml of the bundle its declared policy.
@@ -148,7 +162,7 @@ func scripts(dir *os.File) ([]string, error) {
 	}
 	var found []string
 	for _, n := range names {
-		if badName(n) == "" && runnable(d, n) {
+		if BadName(n) == "" && runnable(d, n) {
 			found = append(found, path.Join(scriptsDir, n))
 		}
 	}
@@ -157,7 +171,7 @@ func scripts(dir *os.File) ([]string, error) {
 }
 
 // interpreted are the extensions for which the box has an interpreter to try when a file has no exec bit.
-var interpreted = []string{".py", ".sh", ".bash", ".js", ".mjs", ".cjs", ".rb", ".pl"}
+var interpreted = []string{".py", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl"}
 
 // runnable tells whether a file is meant to be started: it has an exec bit, a known extension, or begins with #!.
 // Python's __init__.py and hidden files are parts of something else.

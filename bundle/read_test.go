@@ -32,7 +32,7 @@ func TestReadTellsTheKindsApart(t *testing.T) {
 		"agent skill with one script": {
 			map[string]string{"SKILL.md": skill, "scripts/run.py": "", "scripts/README.md": "", "scripts/lib/x.py": "", "scripts/__init__.py": ""},
 			Bundle{
-				Kind: AgentSkill, Name: "pdf", Version: "1.10", Description: "Reads PDF.", Manifest: "SKILL.md",
+				Kind: AgentSkill, Name: "pdf", Version: "1.10", Description: "Reads PDF.", Manifest: "SKILL.md", License: "MIT", AllowedTools: []string{"Bash", "Read"}, Metadata: map[string]string{"version": "1.10"},
 				Command: []string{"/skill/scripts/run.py"}, Scripts: []string{"scripts/run.py"},
 			},
 		},
@@ -42,12 +42,12 @@ func TestReadTellsTheKindsApart(t *testing.T) {
 				"scripts/l.py": "-> b.sh",
 			},
 			Bundle{
-				Kind: AgentSkill, Name: "pdf", Version: "1.10", Description: "Reads PDF.", Manifest: "SKILL.md", Scripts: []string{"scripts/a", "scripts/b.sh"},
+				Kind: AgentSkill, Name: "pdf", Version: "1.10", Description: "Reads PDF.", Manifest: "SKILL.md", License: "MIT", AllowedTools: []string{"Bash", "Read"}, Metadata: map[string]string{"version": "1.10"}, Scripts: []string{"scripts/a", "scripts/b.sh"},
 			},
 		},
 		"agent skill with Windows line ends and a byte order mark": {
 			map[string]string{"SKILL.md": "\ufeff" + strings.ReplaceAll(skill, "\n", "\r\n")},
-			Bundle{Kind: AgentSkill, Name: "pdf", Version: "1.10", Description: "Reads PDF.", Manifest: "SKILL.md"},
+			Bundle{Kind: AgentSkill, Name: "pdf", Version: "1.10", Description: "Reads PDF.", Manifest: "SKILL.md", License: "MIT", AllowedTools: []string{"Bash", "Read"}, Metadata: map[string]string{"version": "1.10"}},
 		},
 		"Skillware": {
 			map[string]string{"manifest.yaml": "name: utilities/unit\nversion: 0.1\ndescription: |\n  Two\n  lines.\nparameters: {type: object}\nrequirements: [requests, 'pandas>=2']\n" +
@@ -55,6 +55,8 @@ func TestReadTellsTheKindsApart(t *testing.T) {
 			Bundle{
 				Kind: Skillware, Name: "utilities/unit", Version: "0.1", Description: "Two\nlines.", Manifest: "manifest.yaml",
 				Command: []string{"python3", "/run/skillbox/skillware.py"}, Shim: "skillware", ParamsSchema: []byte(`{"type":"object"}`),
+				Document: []byte(`{"name":"utilities/unit","version":0.1,"description":"Two\nlines.\n","parameters":{"type":"object"},` +
+					`"requirements":["requests","pandas\u003e=2"],"constitution":"1. Be kind.\n","env_vars":{"B_KEY":{"required":true},"A_KEY":null}}`),
 				Requirements: []string{"requests", "pandas>=2"}, EnvVars: []string{"A_KEY", "B_KEY"},
 			},
 		},
@@ -76,7 +78,7 @@ func TestReadTellsTheKindsApart(t *testing.T) {
 func TestEveryShimThatIsNamedIsThere(t *testing.T) {
 	b, err := Read(files(t, map[string]string{"manifest.yaml": "name: x", "skill.py": ""}))
 	must(t, err)
-	if len(Shims()[b.Shim+".py"]) == 0 {
+	if len(b.ShimFiles()[b.Shim+".py"]) == 0 {
 		t.Errorf("no shim %q", b.Shim)
 	}
 }
@@ -139,17 +141,6 @@ func TestABadManifestIsAnErrorWithItsPosition(t *testing.T) {
 		{"skillbox.yaml", "version: 1\nname: a\xff\n", "not valid UTF-8", ""},
 		{"skillbox.yaml", big, "larger than 256 KiB", ""},
 		{"skillbox.yaml", head + "params_schema: " + strings.Repeat("[", 100) + "\n", "skillbox.yaml:3:", ""},
-		{"SKILL.md", "# PDF\n", "SKILL.md:1:1: has no frontmatter", "the first line must be ---"},
-		{"SKILL.md", "---\nname: a\n", "SKILL.md:1:1: the frontmatter does not end", ""},
-		{"SKILL.md", "---\nname: a\n---\n", "SKILL.md: description: the key is missing", ""},
-		{"SKILL.md", "---\nname: a\ndescription: Use it when: always\n---\n", "SKILL.md:3:", "must be quoted"},
-		{"SKILL.md", "---\nname: \"a\\e[2J\"\ndescription: b\n---\n", "SKILL.md:2:7: name: contains a control character", ""},
-		{"SKILL.md", "---\nname: \"a\\u202eb\"\ndescription: b\n---\n", "SKILL.md:2:7: name: contains a character that cannot be printed", ""},
-		{"SKILL.md", "---\nname: a\ndescription: \"b\\e[2J\"\n---\n", "SKILL.md:3:14: description: contains a control character", ""},
-		{"SKILL.md", "---\nname: [a]\ndescription: b\n---\n", "SKILL.md:2:7: name: expected a text, found a list", ""},
-		{"SKILL.md", "---\n---\n", "the file is empty", ""},
-		{"SKILL.md", "---\nname: a\n...\nname: b\n---\n", "SKILL.md:", ""},
-		{"SKILL.md", "---\nname: a\ndescription: b\nmetadata: {version: [1]}\n---\n", "SKILL.md:4:21: version: expected a text", ""},
 		{"manifest.yaml", "description: x\n", "manifest.yaml: name: the key is missing", ""},
 		{"manifest.yaml", "name: x\nparameters: no\n", "manifest.yaml:2:13: parameters: expected a JSON Schema", ""},
 		{"manifest.yaml", "name: x\nrequirements: {a: 1, b: [}\n", "manifest.yaml:", ""},

@@ -34,12 +34,13 @@ func (r shimRun) run(t *testing.T) (stdout, stderr, result string, code int) {
 		tree["skill.py"] = r.skill
 	}
 	dir, box := files(t, tree), t.TempDir()
-	for name, content := range Shims() {
+	word := &Bundle{Shim: skillwareShim, Document: []byte(`{"name":"x","version":"1.10"}`), EnvVars: []string{"SKW_KEY"}}
+	for name, content := range word.ShimFiles() {
 		must(t, os.WriteFile(filepath.Join(box, name), content, 0o644))
 	}
 	cmd := exec.Command(python, filepath.Join(box, "skillware.py"), "ignored", "words")
 	cmd.Dir = dir.Name()
-	cmd.Env = []string{"PATH=/usr/bin:/bin", "SKILLBOX_SKILL_DIR=" + dir.Name(), "LANG=C.UTF-8"}
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "SKILLBOX_SKILL_DIR=" + dir.Name(), "LANG=C.UTF-8", "SKW_KEY=of the environment"}
 	cmd.Stdin = strings.NewReader(r.stdin)
 	if r.params != "" {
 		must(t, os.WriteFile(box+"/params.json", []byte(r.params), 0o644))
@@ -76,8 +77,8 @@ func TestTheShimRunsASkill(t *testing.T) {
 		"no parameters":             {shimRun{skill: "class S:\n  def execute(self, params): return params\n"}, `{}`, ""},
 		"an async one":              {shimRun{skill: "import asyncio\nclass S:\n  async def aexecute(self, p):\n    await asyncio.sleep(0)\n    return 1\n"}, `1`, ""},
 		"execute that is async":     {shimRun{skill: "class S:\n  async def execute(self, p): return 1\n"}, `1`, ""},
-		"on a base not installed":   {shimRun{skill: base + "class S(BaseSkill):\n  @property\n  def manifest(self): return {}\n  def execute(self, p): return [self.config, self.credential('NO')]\n"}, `[{},null]`, ""},
-		"a constructor with config": {shimRun{skill: base + "class S(BaseSkill):\n  def __init__(self, config):\n    super().__init__(config)\n  def execute(self, p): return self.config\n"}, `{}`, ""},
+		"on a base not installed":   {shimRun{skill: base + "class S(BaseSkill):\n  @property\n  def manifest(self): return {}\n  def execute(self, p): return [self.config, self.credential('NO')]\n"}, `[{"SKW_KEY":"of the environment"},null]`, ""},
+		"a constructor with config": {shimRun{skill: base + "class S(BaseSkill):\n  def __init__(self, config):\n    super().__init__(config)\n  def execute(self, p): return self.config\n"}, `{"SKW_KEY":"of the environment"}`, ""},
 		"a constructor without":     {shimRun{skill: "class S:\n  def __init__(self): self.x = 3\n  def execute(self, p): return self.x\n"}, `3`, ""},
 		"its prints go to stderr": {
 			shimRun{skill: "import os, sys, subprocess\nprint('loading')\nclass S:\n  def execute(self, p):\n    print('noise'); os.write(1, b'raw'); subprocess.run(['echo', 'child'])\n    return 1\n"},
@@ -91,6 +92,15 @@ func TestTheShimRunsASkill(t *testing.T) {
 			`5`, "",
 		},
 		"helpers with execute do not count beside a BaseSkill": {shimRun{skill: base + "class Query:\n  def execute(self, sql): return 0\nclass S(BaseSkill):\n  def execute(self, p): return 6\n"}, `6`, ""},
+		"a base not installed can what it must": {
+			shimRun{skill: base + "class S(BaseSkill):\n  async def aexecute(self, p): return [self.manifest['version'], self.validate_params(p), self.credential('SKW_KEY')]\n"},
+			`["1.10",true,"of the environment"]`, "",
+		},
+		"a manifest is read without PyYAML": {
+			shimRun{skill: "import sys\nsys.modules.pop('yaml', None)\nsys.path[:] = [p for p in sys.path if 'packages' not in p]\nimport os, yaml\nclass S:\n  def execute(self, p):\n" +
+				"    with open(os.path.join(os.path.dirname(__file__), 'manifest.yaml')) as f: m = yaml.safe_load(f)\n    try: yaml.safe_load('a: b')\n    except yaml.YAMLError as e: return [m, yaml.safe_load('[1]'), str(e)]\n"},
+			`[{"name":"x","version":"1.10"},[1],"PyYAML is not installed here: without it only the skill's own manifest can be read"]`, "",
+		},
 		"a skillware of the bundle's own is used": {
 			shimRun{skill: base + "class S(BaseSkill):\n  def execute(self, p): return self.mine\n", tree: map[string]string{"skillware/core/base_skill.py": "class BaseSkill:\n  mine = 4\n"}},
 			`4`, "",

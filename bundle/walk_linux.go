@@ -233,10 +233,10 @@ func (w *worker) names(d *openDir) ([]string, error) {
 	}
 }
 
-// judgeNames refuses names that badName or twins finds.
+// judgeNames refuses names that BadName or twins finds.
 func judgeNames(dir string, names []string) error {
 	for _, n := range names {
-		if why := badName(n); why != "" {
+		if why := BadName(n); why != "" {
 			return refuse(inDir(dir, n), why, "rename it")
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
 )
 
 // scopeTime is how long the user's systemd may take to make a scope.
@@ -20,6 +21,10 @@ const scopeTime = 5 * time.Second
 // scope goes when this process does: systemd removes empty ones.
 func openScope(uid int) (*Place, error) {
 	const linger = "sudo loginctl enable-linger $USER, and log in again: the user then has a systemd that delegates groups; or run this in a system unit with Delegate=yes"
+	var fs unix.Statfs_t
+	if err := unix.Statfs(Root, &fs); err == nil && fs.Flags&unix.ST_RDONLY != 0 {
+		return nil, makeError(Root, unix.EROFS) // a container's: no systemd of the user's is in it
+	}
 	socket := "/run/user/" + strconv.Itoa(uid) + "/bus"
 	if _, err := os.Stat(socket); err != nil {
 		return nil, unavailable(linger, "this login session may not make control groups, and no systemd of user %d could make one: %v", uid, err)

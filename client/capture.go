@@ -3,13 +3,39 @@ package client
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"unicode/utf8"
 
 	"skillbox/helper"
+	"skillbox/output"
 )
+
+// Outputs writes the files that a skill leaves in /output to a directory, which it makes if it is not there, while they come. write is for skillboxd;
+// wait closes it and waits for the last file.
+func Outputs(to string, force bool) (write *os.File, wait func() error, err error) {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.OpenRoot(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, nil, errors.Join(err, dir.Close())
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := output.Extract(read, dir, force)
+		// Drain, so that skillboxd is not left writing into a full pipe.
+		_, copyErr := io.Copy(io.Discard, read)
+		done <- errors.Join(err, copyErr, read.Close(), dir.Close())
+	}()
+	return write, func() error { return errors.Join(write.Close(), <-done) }, nil
+}
 
 // Capture are files without names that take the skill's output for the envelope; nil is not captured.
 type Capture struct{ Stdout, Stderr *os.File }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"skillbox/helper"
 )
@@ -113,6 +114,20 @@ func Build() (string, error) {
 		return "", err
 	}
 	return helper.Build(program)
+}
+
+// AuditDir is where the audit log of this user's calls lies; "" where neither XDG_STATE_HOME nor HOME says where.
+func AuditDir() string { return helper.AuditDir(os.Geteuid(), os.Getenv) }
+
+// AuditConfig is the file that says how that log is kept. It says nothing of a log in another directory.
+func AuditConfig() string { return helper.AuditConfig(os.Geteuid(), os.Getenv) }
+
+// Parent says who called the program that asks.
+func Parent() helper.Asker { return asker(os.Getppid()) }
+
+func asker(pid int) helper.Asker {
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)) // it may have ended
+	return helper.Asker{PID: pid, Process: strings.TrimSuffix(string(name), "\n")}
 }
 
 // CacheDir is where digests of unchanged bundles are kept; "" for nowhere.

@@ -17,10 +17,16 @@ type Error = helper.Error
 
 // SessionOptions say what a session's box is made from. The zero value of each field but Bundle is a default.
 type SessionOptions struct {
-	Bundle  string        // directory
-	Policy  string        // file; "" is no network and no files of the host's
+	Bundle string // directory
+	Policy string // file; "" is no network and no files of the host's
+
+	RequireDigest   string // as in Call
+	Signature       string // likewise
+	TrustRemoteCode bool   // likewise
+
 	Mode    string        // who holds it, see ConnectSession
 	Timeout time.Duration // the most that a call may take; 0 is the policy's
+	Publish []*Listener   // as in Call; the session removes the files of unix sockets when it ends: see Listener.Leave
 	Idle    time.Duration // the longest time between two calls; 0 is 10 minutes
 	Total   time.Duration // that it lasts; 0 is an hour
 }
@@ -37,9 +43,23 @@ type Session struct {
 
 // StartSession has a box prepared. Its error wraps an *Error where policy, bundle or host refuse it.
 func StartSession(ctx context.Context, o SessionOptions) (*Session, error) {
+	s, err := startSession(ctx, &o)
+	var refusal *Error
+	if !errors.As(err, &refusal) {
+		return s, err
+	}
+	// An image that the policy names and the store has not yet.
+	if again, failed := importFor(ctx, refusal); failed != nil || !again {
+		return nil, errors.Join(failed, err)
+	}
+	return startSession(ctx, &o)
+}
+
+func startSession(ctx context.Context, o *SessionOptions) (*Session, error) {
 	s := &sending{request: &helper.Request{
 		Version: helper.Version, Op: helper.OpSessionStart, BundleName: o.Bundle, PolicyName: o.Policy, TimeoutMS: Milliseconds(o.Timeout),
-		IdleMS: Milliseconds(o.Idle), TotalMS: Milliseconds(o.Total), CacheDir: CacheDir(),
+		IdleMS: Milliseconds(o.Idle), TotalMS: Milliseconds(o.Total), CacheDir: CacheDir(), ImageDir: ImageDir(), AuditDir: AuditDir(), AuditConfig: AuditConfig(), Asker: asker(os.Getpid()),
+		RequireDigest: o.RequireDigest, TrustRemoteCode: o.TrustRemoteCode,
 	}}
 	defer s.close()
 	if _, _, err := s.request.SessionTimes(); err != nil {
@@ -48,10 +68,16 @@ func StartSession(ctx context.Context, o SessionOptions) (*Session, error) {
 	if err := s.openFile("bundle", o.Bundle, unix.O_DIRECTORY); err != nil {
 		return nil, err
 	}
+	if err := s.openSignature(o.Bundle, o.Signature); err != nil {
+		return nil, err
+	}
 	if o.Policy != "" {
 		if err := s.openFile("policy", o.Policy, 0); err != nil {
 			return nil, err
 		}
+	}
+	for _, l := range o.Publish {
+		s.fds = l.Pass(s.request, s.fds)
 	}
 	var started helper.SessionStarted
 	if err := s.document(ctx, o.Mode, &started); err != nil {

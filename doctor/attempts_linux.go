@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"skillbox/helper"
 )
 
 // attempt is one thing that a child tries, in fresh namespaces of the given kinds. userns adds a user namespace for a caller
@@ -261,7 +263,8 @@ func command(a attempt, name string, args ...string) *exec.Cmd {
 	c := exec.Command("/proc/self/exe", append([]string{ChildArg, name}, args...)...)
 	c.Env, c.Dir = []string{}, "/"
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: a.flags, Pdeathsig: syscall.SIGKILL}
-	if a.userns && os.Geteuid() != 0 {
+	// root that lacks capabilities tries without, and fails by name.
+	if needs, _ := helper.NeedsUserns(); a.userns && needs {
 		c.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 	}
 	if c.SysProcAttr.Cloneflags&unix.CLONE_NEWUSER != 0 {

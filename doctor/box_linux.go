@@ -87,6 +87,9 @@ func tryBox(ctx context.Context, dir string, t trial) BoxTry {
 	result, err := runBox(ctx, dir, t)
 	if err != nil {
 		b.Error = err.Error()
+		if e := (*helper.Error)(nil); errors.As(err, &e) {
+			b.Hint = e.Hint
+		}
 		return b
 	}
 	b.Held, b.Verdict, b.Mode = t.held(result), result.Verdict, result.Sandbox.Mode
@@ -106,6 +109,9 @@ func runBox(ctx context.Context, dir string, t trial) (*helper.Result, error) {
 	r := &helper.Request{
 		Version: helper.Version, Op: helper.OpExec, BundleName: dir, PolicyName: "doctor.yaml", Words: t.words,
 		TimeoutMS: t.timeout.Milliseconds(), Capture: true,
+		// In the caller's own log: a run that cannot be recorded does not start, and then nothing here works.
+		AuditDir: helper.AuditDir(os.Geteuid(), os.Getenv), AuditConfig: helper.AuditConfig(os.Geteuid(), os.Getenv),
+		Asker: helper.Asker{PID: os.Getpid(), Process: "skillbox doctor"},
 	}
 	var fds []int
 	defer func() {

@@ -19,6 +19,7 @@ type Facts struct {
 	FullMap   bool   // this process lives in the machine's own user namespace
 	CapEff    uint64
 	Seccomp   bool     // a filter is already on us
+	Label     string   // of AppArmor or SELinux, "" for none
 	Container string   // "docker", "podman", "lxc", …; "" for none that is known
 	Distro    []string // ID and ID_LIKE of os-release(5)
 
@@ -33,7 +34,8 @@ type Facts struct {
 
 	NewUIDMap, NewGIDMap Mapper
 	SubUIDs, SubGIDs     helper.SubRange
-	FreeSubID            int // where a new range could begin
+	NoSubIDs             string // why this process cannot use what is granted; "" if it can, or nothing is
+	FreeSubID            int    // where a new range could begin
 	BlockTaken           string
 
 	Programs []Program
@@ -64,8 +66,6 @@ func (f *Facts) mode() string {
 	}
 	return modeRootless
 }
-
-func (f *Facts) can(capability int) bool { return f.CapEff>>capability&1 == 1 }
 
 // Try is what an attempt in a child came to.
 type Try struct {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"skillbox/helper"
 )
 
 // Judge says what the facts mean for skillbox, in the order in which remedies should be followed. Checks that do not concern this
@@ -33,9 +35,9 @@ func fail(name, need, remedy, format string, a ...any) []Finding {
 	return []Finding{{Name: name, Status: Fail, Detail: fmt.Sprintf(format, a...), Remedy: remedy, Need: need}}
 }
 
-// Kernels that skillbox needs: mount_setattr(2) came with 5.12, overlay mounts on idmapped ones, which root's bundles are, with
-// 5.19.
-var oldest = map[string][2]int{modeRoot: {5, 19}, modeRootless: {5, 12}}
+// OldestKernel is the one that skillbox needs, by mode: mount_setattr(2) came with 5.12, overlay mounts on idmapped ones, which root's bundles are,
+// with 5.19.
+var OldestKernel = map[string][2]int{modeRoot: {5, 19}, modeRootless: {5, 12}}
 
 func kernel(f *Facts) []Finding {
 	const name, need = "kernel", "the file tree of every box"
@@ -43,7 +45,7 @@ func kernel(f *Facts) []Finding {
 	if _, err := fmt.Sscanf(f.Release, "%d.%d", &major, &minor); err != nil {
 		return warn(name, need, "see that uname -r is 5.12 or later", "%q is no version that doctor can read", f.Release)
 	}
-	least := oldest[f.mode()]
+	least := OldestKernel[f.mode()]
 	if major < least[0] || (major == least[0] && minor < least[1]) {
 		return fail(name, need, fmt.Sprintf("install a kernel from %d.%d on", least[0], least[1]), "Linux %s is too old: mode %s needs %d.%d", f.Release, f.mode(), least[0], least[1])
 	}
@@ -99,31 +101,17 @@ func filters(f *Facts) []Finding {
 }
 
 func capabilities(f *Facts) []Finding {
-	if f.UID != 0 {
-		return nil
+	if f.mode() != modeRoot {
+		return nil // nobody else needs any
 	}
 	const name, need = "capabilities", "namespaces, mounts, ids of root's boxes"
-	var missing []string
-	for _, c := range []struct {
-		name string
-		bit  int
-	}{
-		{"CAP_SYS_ADMIN", unix.CAP_SYS_ADMIN},
-		{"CAP_SETUID", unix.CAP_SETUID},
-		{"CAP_SETGID", unix.CAP_SETGID},
-		{"CAP_CHOWN", unix.CAP_CHOWN},
-		{"CAP_DAC_OVERRIDE", unix.CAP_DAC_OVERRIDE},
-	} {
-		if !f.can(c.bit) {
-			missing = append(missing, c.name)
-		}
-	}
+	missing := helper.RootLacks(f.CapEff)
 	if len(missing) == 0 {
 		return good(name, need, "root has CAP_SYS_ADMIN and the rest")
 	}
-	remedy := "run skillbox as an ordinary user, or as root with all capabilities"
+	remedy := "run skillbox as an ordinary user, who needs none: setpriv --reuid 1000 --regid 1000 --clear-groups skillbox …"
 	if f.contained() {
-		remedy = engineRemedy(f)
+		remedy += "\nor " + engineRemedy(f)
 	}
 	return fail(name, need, remedy, "root here lacks %s", strings.Join(missing, ", "))
 }

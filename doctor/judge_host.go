@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -21,23 +22,58 @@ func (f *Facts) engine() string {
 	return "a seccomp filter of whatever started this process"
 }
 
-// engineRemedy is how to start the surrounding container so that boxes can be made in it.
+// engineRemedy is how to start the surrounding container so that boxes can be made in it, with no more than is missing.
 func engineRemedy(f *Facts) string {
-	root := ""
-	if f.UID == 0 {
-		root = " --cap-add SYS_ADMIN"
+	filtered, confined := f.refused(unix.EPERM, unix.ENOSYS), f.refused(unix.EACCES)
+	masked := filtered || confined || f.Tries["proc"].failed() // what cannot be tried may be masked too
+	var words []string
+	add := func(missing bool, more ...string) {
+		if missing {
+			words = append(words, more...)
+		}
 	}
 	switch f.Container {
-	case "podman":
-		return "start the container with: podman run --security-opt seccomp=unconfined --security-opt unmask=ALL --security-opt label=disable" + root + " …"
 	case "lxc":
 		return "on the host: lxc config set CONTAINER security.nesting=true && lxc restart CONTAINER"
 	case "kubernetes":
-		return "in the pod: securityContext: {procMount: Unmasked, seccompProfile: {type: Unconfined}} and hostUsers: false"
+		add(masked, "hostUsers: false", "securityContext: {procMount: Unmasked}")
+		add(filtered, "securityContext: {seccompProfile: {type: Unconfined}}")
+		add(confined, "securityContext: {appArmorProfile: {type: Unconfined}}")
+		return "in the pod: " + strings.Join(words, ", ") + "; docs/operators.md has a whole one"
 	case "":
 		return "run skillbox outside of what filters its system calls"
 	}
-	return "start the container with: docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined" + root + " …"
+	command, unmask := "docker run", []string{"--security-opt systempaths=unconfined"}
+	if f.Container == "podman" {
+		command, unmask = "podman run", []string{"--security-opt unmask=ALL"}
+	}
+	add(filtered, "--security-opt seccomp=unconfined")
+	// A filter speaks first: what a profile would say is not known then.
+	add((filtered || confined) && strings.Contains(f.Label, "(enforce)"), "--security-opt apparmor=unconfined")
+	add((filtered || confined) && strings.Contains(f.Label, ":container_t:"), "--security-opt label=disable")
+	add(masked, unmask...)
+	add(f.UID == 0 && f.FullMap, "--user 1000:1000")
+	return "start the container with: " + strings.Join(append([]string{command}, words...), " ") + " …"
+}
+
+// refused says that somebody keeps us from namespaces or mounts with one of these errors, other than by a mask over /proc: filters say EPERM and
+// ENOSYS, security modules EACCES.
+func (f *Facts) refused(errnos ...syscall.Errno) bool {
+	attempts := []string{"user", "capable", "namespaces", "nested", "mounts", "overlay", "cgroup2", "seccomp"}
+	if !f.able() {
+		attempts = []string{"user", "seccomp"} // the others tell what root lacks
+	}
+	for _, attempt := range attempts {
+		if t := f.Tries[attempt]; t.failed() && slices.Contains(errnos, t.Errno) {
+			return true
+		}
+	}
+	for _, errno := range f.Calls {
+		if f.Seccomp && errno == unix.ENOSYS && slices.Contains(errnos, errno) {
+			return true
+		}
+	}
+	return false
 }
 
 // procMount judges the mount of a fresh /proc: where an engine has covered a part of the one at hand, the kernel refuses

@@ -75,7 +75,7 @@ var machines = map[string]func() *Facts{
 	},
 	"docker-root": func() *Facts {
 		f := desktop()
-		f.UID, f.User, f.Container, f.Seccomp = 0, "root", "docker", true
+		f.UID, f.User, f.Container, f.Seccomp, f.Label = 0, "root", "docker", true, "docker-default (enforce)"
 		f.CapEff = 0xa80425fb // Docker's fourteen
 		f.Sysctls = map[string]int64{"user.max_user_namespaces": 62000}
 		refused := fails("clone", unix.EPERM)
@@ -165,6 +165,31 @@ func TestEachFactHasItsVerdict(t *testing.T) {
 		}, "user namespaces", Fail, "max_user_namespaces"},
 		{"no second user namespace", func(f *Facts) { f.Tries["nested"] = fails("clone", unix.EPERM) }, "namespaces", Fail, "not permitted"},
 		{"a container masks /proc", func(f *Facts) { f.Container, f.Tries["proc"] = "podman", fails("mount proc", unix.EPERM) }, "fresh /proc", Fail, "unmask=ALL"},
+		{"podman's filter lets us make namespaces", func(f *Facts) {
+			f.Container, f.Seccomp, f.Tries["proc"] = "podman", true, fails("mount proc", unix.EPERM)
+		}, "fresh /proc", Fail, "podman run --security-opt unmask=ALL …"},
+		{"an ordinary user in Docker", func(f *Facts) {
+			f.Container, f.Seccomp = "docker", true
+			f.Tries["user"], f.Tries["capable"] = fails("clone", unix.EPERM), fails("clone", unix.EPERM)
+		}, "user namespaces", Fail, "docker run --security-opt seccomp=unconfined --security-opt systempaths=unconfined …"},
+		{"SELinux refuses mounts", func(f *Facts) {
+			f.Container, f.Label, f.Tries["overlay"] = "podman", "system_u:system_r:container_t:s0:c1,c2", fails("mount overlay", unix.EACCES)
+		}, "file systems", Fail, "podman run --security-opt label=disable --security-opt unmask=ALL …"},
+		{"AppArmor refuses mounts", func(f *Facts) {
+			f.Container, f.Label, f.Tries["capable"] = "podman", "containers-default-0.50.1 (enforce)", fails("make mounts private", unix.EACCES)
+		}, "user namespaces", Fail, "podman run --security-opt apparmor=unconfined --security-opt unmask=ALL …"},
+		{"a pod", func(f *Facts) { f.Container, f.Tries["proc"] = "kubernetes", fails("mount proc", unix.EPERM) }, "fresh /proc", Fail, "hostUsers: false, securityContext: {procMount: Unmasked};"},
+		{"root of a container's namespace", func(f *Facts) { asRoot(f); f.CapEff, f.FullMap = 0x800405fb, false }, "", "", ""},
+		{"root of a container without any capability", func(f *Facts) {
+			asRoot(f)
+			f.CapEff, f.FullMap, f.Container = 0, false, "podman"
+			f.Tries["user"], f.Tries["capable"] = fails("clone", unix.EPERM), fails("clone", unix.EPERM)
+		}, "user namespaces", Fail, "--user 1000:1000"},
+		{"no_new_privs", func(f *Facts) { f.NoSubIDs = "no_new_privs is set on this process" }, "sub-ids", Warn, "allowPrivilegeEscalation"},
+		{"newuidmap without privilege", func(f *Facts) { f.NoSubIDs = "CAP_SETUID is not in this process's bounding set" }, "sub-ids", Warn, "SETUID and SETGID"},
+		{"sub-ids that are not there", func(f *Facts) {
+			f.NoSubIDs = "/etc/subuid grants the ids from 100000 to 165535, which the user namespace around us does not have"
+		}, "sub-ids", Warn, "/proc/self/uid_map"},
 		{"something covers /proc", func(f *Facts) { f.Tries["proc"] = fails("mount proc", unix.EPERM) }, "fresh /proc", Fail, "mountinfo"},
 		{"no overlay", func(f *Facts) { f.Tries["overlay"] = fails("mount overlay", unix.ENODEV) }, "file systems", Fail, "modprobe overlay"},
 		{"a user without ranges", func(f *Facts) { f.SubUIDs = helper.SubRange{} }, "sub-ids", Warn, "usermod --add-subuids 165536-231071 --add-subgids 165536-231071 ada"},

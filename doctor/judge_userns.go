@@ -31,6 +31,10 @@ func userNamespaces(f *Facts) []Finding {
 		return fail(name, need, "echo kernel.unprivileged_userns_clone=1 | sudo tee /etc/sysctl.d/60-skillbox-userns.conf\nsudo sysctl --system",
 			"this kernel does not give them to ordinary users (kernel.unprivileged_userns_clone=0)")
 	}
+	if f.UID == 0 && f.mode() != modeRoot && f.CapEff>>unix.CAP_SETFCAP&1 == 0 {
+		return fail(name, need, "run skillbox as an ordinary user of the container (--user 1000:1000), or leave the container CAP_SETFCAP",
+			"uid 0 of this container lacks CAP_SETFCAP, which giving its id to one takes (Linux 5.12)")
+	}
 	t := bare
 	if bare.worked() {
 		t = able
@@ -49,7 +53,15 @@ func userNamespaces(f *Facts) []Finding {
 }
 
 // capable tells whether children of ours had the capabilities that they needed for everything else.
-func (f *Facts) capable() bool { return f.mode() == modeRoot || f.Tries["capable"].worked() }
+func (f *Facts) capable() bool {
+	if f.mode() == modeRoot {
+		return f.able()
+	}
+	return f.Tries["capable"].worked()
+}
+
+// able tells root that lacks capabilities, which is said by itself.
+func (f *Facts) able() bool { return f.mode() != modeRoot || len(helper.RootLacks(f.CapEff)) == 0 }
 
 // appArmorRemedy gives the client and skillboxd, which both make user namespaces, a profile that takes nothing else away.
 func appArmorRemedy(f *Facts) string {
@@ -101,7 +113,7 @@ func namespaces(f *Facts) []Finding {
 
 // idMappers judges where an ordinary user's second id comes from. Without one there is single-id mode.
 func idMappers(f *Facts) []Finding {
-	if f.mode() == modeRoot || f.UID == 0 {
+	if f.mode() == modeRoot || (f.UID == 0 && len(helper.RootLacks(f.CapEff)) == 0) {
 		return nil
 	}
 	const name, need = "sub-ids", "an id for the box's uid 0 that is not the caller's"
@@ -112,6 +124,8 @@ func idMappers(f *Facts) []Finding {
 			"newuidmap or newgidmap is not installed%s", single)
 	case f.SubUIDs.Count == 0 || f.SubGIDs.Count == 0:
 		return warn(name, need, grantCommand(f), "/etc/subuid or /etc/subgid grants this user no range%s", single)
+	case f.NoSubIDs != "":
+		return warn(name, need, noSubIDsRemedy(f), "%s%s", f.NoSubIDs, single)
 	case !f.NewUIDMap.Privileged || !f.NewGIDMap.Privileged:
 		return fail(name, need, fmt.Sprintf("sudo chmod u+s %s %s", f.NewUIDMap.Path, f.NewGIDMap.Path), "newuidmap and newgidmap have lost their set-user-ID bit or file capability")
 	}
@@ -121,6 +135,18 @@ func idMappers(f *Facts) []Finding {
 		}
 	}
 	return good(name, need, "%d uids and %d gids from /etc/subuid and /etc/subgid", f.SubUIDs.Count, f.SubGIDs.Count)
+}
+
+// noSubIDsRemedy is what would let newuidmap work, which is no more than a nicety.
+func noSubIDsRemedy(f *Facts) string {
+	const fine = "; a single id will do"
+	switch {
+	case strings.Contains(f.NoSubIDs, "no_new_privs"):
+		return "start this without no_new_privs (allowPrivilegeEscalation: true, no --security-opt no-new-privileges)" + fine
+	case strings.Contains(f.NoSubIDs, "CAP_"):
+		return "leave the container the capabilities SETUID and SETGID" + fine
+	}
+	return "in the container's /etc/subuid and /etc/subgid, grant this user ids that are there: grep . /proc/self/uid_map /proc/self/gid_map" + fine
 }
 
 func grantCommand(f *Facts) string {

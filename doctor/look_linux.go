@@ -48,7 +48,7 @@ func (f *Facts) lookAtUs() {
 	f.UID = os.Geteuid()
 	f.User = loginName(f.UID)
 	text, err := os.ReadFile("/proc/self/uid_map")
-	f.FullMap = err == nil && strings.Join(strings.Fields(string(text)), " ") == "0 0 4294967295"
+	f.FullMap = err == nil && helper.WholeMap(string(text))
 	for line := range lineSeq("/proc/self/status") {
 		name, value, _ := strings.Cut(line, ":")
 		switch value = strings.TrimSpace(value); name {
@@ -56,6 +56,11 @@ func (f *Facts) lookAtUs() {
 			f.CapEff, _ = strconv.ParseUint(value, 16, 64) // 0, no capability, if the kernel wrote something else
 		case "Seccomp":
 			f.Seccomp = value != "0"
+		}
+	}
+	for _, path := range []string{"/proc/self/attr/apparmor/current", "/proc/self/attr/current"} {
+		if label, err := os.ReadFile(path); err == nil && f.Label == "" {
+			f.Label = strings.TrimRight(string(label), "\n\x00")
 		}
 	}
 	f.Container = container()
@@ -215,6 +220,9 @@ func killAfter(ctx context.Context, p *os.Process) (stop func() bool) {
 
 func (f *Facts) lookAtIDs(ctx context.Context) {
 	f.SubUIDs, f.SubGIDs = helper.SubIDs("/etc/subuid", os.Getuid()), helper.SubIDs("/etc/subgid", os.Getuid())
+	if f.SubUIDs.Count > 0 && f.SubGIDs.Count > 0 {
+		f.NoSubIDs = helper.NoSubIDs(f.SubUIDs, f.SubGIDs)
+	}
 	f.FreeSubID = 100000
 	for _, path := range []string{"/etc/subuid", "/etc/subgid"} {
 		for line := range lineSeq(path) {
@@ -233,12 +241,12 @@ func (f *Facts) lookAtIDs(ctx context.Context) {
 			}
 		}
 	}
-	f.NewUIDMap = lookAtMapper(ctx, "newuidmap", os.Getuid(), f.SubUIDs)
-	f.NewGIDMap = lookAtMapper(ctx, "newgidmap", os.Getgid(), f.SubGIDs)
+	f.NewUIDMap = f.lookAtMapper(ctx, "newuidmap", os.Getuid(), f.SubUIDs)
+	f.NewGIDMap = f.lookAtMapper(ctx, "newgidmap", os.Getgid(), f.SubGIDs)
 }
 
 // lookAtMapper lets the program map a waiting child's ids, as helper.Spawn does.
-func lookAtMapper(ctx context.Context, name string, id int, sub helper.SubRange) Mapper {
+func (f *Facts) lookAtMapper(ctx context.Context, name string, id int, sub helper.SubRange) Mapper {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		return Mapper{}
@@ -248,7 +256,7 @@ func lookAtMapper(ctx context.Context, name string, id int, sub helper.SubRange)
 		n, _ := unix.Getxattr(path, "security.capability", nil) // an error: no capability
 		m.Privileged = info.Mode()&os.ModeSetuid != 0 || n > 0
 	}
-	if os.Geteuid() == 0 || sub.Count == 0 {
+	if os.Geteuid() == 0 || sub.Count == 0 || f.NoSubIDs != "" {
 		return m
 	}
 	runtime.LockOSThread()

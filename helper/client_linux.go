@@ -66,6 +66,10 @@ func (p *Peer) Do(r *Request, fds []int, environ func(name string) (string, bool
 			return nil, &Declined{reply.Declined}
 		case reply.Plan != nil:
 			return &Answer{Plan: reply.Plan}, nil
+		case reply.Denied != nil:
+			if p.Denied != nil {
+				p.Denied(reply.Denied)
+			}
 		case reply.Granted != nil:
 			values, err := valuesFor(reply.Granted, environ)
 			if err != nil {
@@ -151,6 +155,12 @@ func (r *Request) checkText() error {
 	errs := []error{checkText("--entry", r.Entry), checkText("the name of the policy", r.PolicyName)}
 	for i, word := range r.Words {
 		errs = append(errs, checkText(fmt.Sprintf("word %d after --", i+1), word))
+	}
+	for i, word := range r.Command {
+		errs = append(errs, checkText(fmt.Sprintf("word %d of the command", i+1), word))
+	}
+	for _, b := range r.Binds {
+		errs = append(errs, checkText(b.Flag, b.Host), checkText(b.Flag, b.Path))
 	}
 	for i, name := range r.Inputs {
 		errs = append(errs, checkText(fmt.Sprintf("the name of input %d", i+1), name))

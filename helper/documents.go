@@ -1,6 +1,9 @@
 package helper
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Text answers OpPolicySchema and OpPolicyInit.
 type Text struct {
@@ -14,6 +17,33 @@ type PolicyChecked struct {
 	Errors []*Error `json:"errors"`
 	Policy string   `json:"policy,omitempty"`
 	Digest string   `json:"digest,omitempty"`
+}
+
+// BundleShown answers OpBundleShow, and is part of the answer to OpPlan: what a bundle says about itself. It is the skill's own word.
+type BundleShown struct {
+	Kind         string            `json:"kind"`
+	Name         string            `json:"name"`
+	Version      string            `json:"version,omitempty"`
+	Description  string            `json:"description,omitempty"`
+	Manifest     string            `json:"manifest,omitempty"` // its path in the bundle
+	License      string            `json:"license,omitempty"`
+	Needs        string            `json:"compatibility,omitempty"`
+	AllowedTools []string          `json:"allowed_tools,omitempty"`
+	Metadata     map[string]string `json:"metadata,omitempty"`
+	Requirements []string          `json:"requirements,omitempty"`
+	EnvVars      []string          `json:"env_vars,omitempty"`
+	Entries      []BundleEntry     `json:"entries"`
+	Declares     string            `json:"declares_policy,omitempty"` // the file that holds the policy which it asks for
+	Document     json.RawMessage   `json:"document,omitempty"`        // Skillware: the manifest as JSON
+	Warnings     []string          `json:"warnings"`
+}
+
+// BundleEntry is one thing that a bundle offers to be called.
+type BundleEntry struct {
+	Name    string          `json:"name"`
+	Command []string        `json:"command"`
+	Script  string          `json:"script,omitempty"` // its path in the bundle
+	Schema  json.RawMessage `json:"params_schema,omitempty"`
 }
 
 // Explained answers OpPolicyExplain: what network.egress and network.deny come to.

@@ -14,8 +14,11 @@
 //	stdin, stdout, stderr   the caller's; with Capture stdout and stderr are files that take at most Granted.OutputLimit bytes
 //	bundle                  a directory
 //	policy                  a file, optional; Request.PolicyName is its name in messages
+//	signature               a file that says who answers for the bundle, optional
 //	params                  anything readable, optional
 //	input                   a readable file, one for each of Request.Inputs
+//	listener                a socket that listens, one for each of Request.Publish
+//	socket-dir              the directory of one, one for each of Request.Publish that has a Socket
 //	outputs                 the write end of a pipe: a tar stream of what the skill left in /output (see package output)
 //
 // A session is begun by one request (bundle, policy), used by others, each on a connection of its own (all but bundle and policy), and outlives
@@ -35,6 +38,7 @@ const (
 	OpPolicySchema  = "policy-schema"  // answered with Text
 	OpPolicyInit    = "policy-init"    // answered with Text
 	OpPolicyExplain = "policy-explain" // answered with Explained; Words are destinations
+	OpBundleShow    = "bundle-show"    // answered with BundleShown; passes a bundle
 	OpDoctor        = "doctor"         // answered with Machine
 	OpStatus        = "status"         // of a service, answered with Status; AllBoxes as the word asks for each box
 	OpKill          = "kill"           // of a service, answered with Text; Words are the ids of calls and sessions that are to end
@@ -47,10 +51,10 @@ const (
 	OpSessionStop  = "session-stop" // answered with SessionStopped
 )
 
-// Plain says of an operation that it makes nothing and reads nothing but text: a skillboxd without any namespace of its own can
+// Plain says of an operation that it makes nothing and reads nothing but text, a policy's or a bundle's manifest's: a skillboxd without any namespace of its own can
 // answer it (SpawnPlain), on machines too where no sandbox works.
 func Plain(op string) bool {
-	return op == OpPolicyCheck || op == OpPolicySchema || op == OpPolicyInit || op == OpPolicyExplain || op == OpDoctor
+	return op == OpPolicyCheck || op == OpPolicySchema || op == OpPolicyInit || op == OpPolicyExplain || op == OpBundleShow || op == OpDoctor
 }
 
 // Served says of an operation that it is about a service: no other skillboxd knows it. A service answers it to clients of every build,
@@ -71,24 +75,76 @@ type Request struct {
 	Inputs     []string          `json:"inputs,omitempty"`      // names below /input
 	Words      []string          `json:"words,omitempty"`       // after --
 	Entry      string            `json:"entry,omitempty"`       // --entry
+	WorkDir    string            `json:"workdir,omitempty"`     // --workdir: an absolute path in the box, "" is the bundle's
+	MountAt    string            `json:"mount_at,omitempty"`    // --mount-at
 	EnvSet     map[string]string `json:"env_set,omitempty"`     // --env NAME=VALUE
 	EnvPass    []string          `json:"env_pass,omitempty"`    // --env NAME
 	TimeoutMS  int64             `json:"timeout_ms,omitempty"`  // --timeout
 	MaxFiles   int               `json:"max_files,omitempty"`   // --max-files
 	MaxBytes   int64             `json:"max_bytes,omitempty"`   // --max-bytes
 
+	// Of programs that make requests for a purpose of their own, such as skillbox-mcp.
+	Command  []string          `json:"command,omitempty"`  // all words of the command, instead of what policy, bundle and Words say
+	Binds    []Bind            `json:"binds,omitempty"`    // beside those of the policy
+	Follow   bool              `json:"follow,omitempty"`   // tell of refusals while the skill runs, by Reply.Denied
+	Defaults map[string]string `json:"defaults,omitempty"` // fields of the policy with one value, that hold where it does not name them
+
+	Publish []Publish `json:"publish,omitempty"` // ports of the box to be reached from outside, one for each listener
+
 	Session string `json:"session,omitempty"`  // whose call this is, or which is to stop
 	IdleMS  int64  `json:"idle_ms,omitempty"`  // of a session that starts: --idle, 0 is SessionIdle
 	TotalMS int64  `json:"total_ms,omitempty"` // --total, 0 is SessionTotal
 
-	TrustBundlePolicy bool   `json:"trust_bundle_policy,omitempty"`
-	Capture           bool   `json:"capture,omitempty"` // --json
-	TTY               bool   `json:"tty,omitempty"`
-	Rows              uint16 `json:"rows,omitempty"`
-	Cols              uint16 `json:"cols,omitempty"`
-	Term              string `json:"term,omitempty"`
-	OCI               bool   `json:"oci,omitempty"` // plan --oci
-	CacheDir          string `json:"cache_dir,omitempty"`
+	Manifest *Manifest `json:"manifest,omitempty"` // --manifest
+	// RequireDigest is what the bundle must be, "" for anything; TrustRemoteCode lets one that the host does not know have more than the floor.
+	RequireDigest   string `json:"require_digest,omitempty"`
+	TrustRemoteCode bool   `json:"trust_remote_code,omitempty"`
+
+	TrustBundlePolicy bool `json:"trust_bundle_policy,omitempty"`
+	// IgnoreBundlePolicy leaves the bundle's own policy out but for its command: who observes a skill gives it what it did not ask for.
+	IgnoreBundlePolicy bool   `json:"ignore_bundle_policy,omitempty"`
+	Capture            bool   `json:"capture,omitempty"` // --json
+	TTY                bool   `json:"tty,omitempty"`
+	Rows               uint16 `json:"rows,omitempty"`
+	Cols               uint16 `json:"cols,omitempty"`
+	Term               string `json:"term,omitempty"`
+	OCI                bool   `json:"oci,omitempty"` // plan --oci
+	CacheDir           string `json:"cache_dir,omitempty"`
+	ImageDir           string `json:"image_dir,omitempty"` // the caller's images; those of the system come after them
+
+	// Of a helper of the caller's own; the system service knows all of this by itself.
+	AuditDir    string `json:"audit_dir,omitempty"`    // where the caller's audit log lies
+	AuditConfig string `json:"audit_config,omitempty"` // which file says how it is kept; "" for a log that nothing is said of
+	Asker       Asker  `json:"asker,omitzero"`
+}
+
+// Bind is a path of the host's that the skill sees.
+type Bind struct {
+	Flag  string `json:"flag"` // that says so, for messages
+	Host  string `json:"host"` // absolute
+	Path  string `json:"path"` // in the box
+	Write bool   `json:"write,omitempty"`
+}
+
+// Manifest is what a manifest of another system asks for, see policy.Manifest.
+type Manifest struct {
+	File   string            `json:"file"`
+	Policy json.RawMessage   `json:"policy"`
+	Places map[string][2]int `json:"places,omitempty"`
+	Egress bool              `json:"egress,omitempty"`
+}
+
+// Publish asks for a port of the box at a socket that the caller has made.
+type Publish struct {
+	Port    string `json:"port"`             // its number or its name, as the policy has it
+	Address string `json:"address"`          // for messages and records
+	Socket  string `json:"socket,omitempty"` // name of a unix socket in its directory, which is removed at the end
+}
+
+// Asker is the process that asks for a call, in its own words.
+type Asker struct {
+	PID     int    `json:"pid"`
+	Process string `json:"process"` // its name
 }
 
 // Granted says that the call was granted and what it needs from the client.
@@ -121,6 +177,8 @@ type Reply struct {
 	Granted *Granted `json:"granted,omitempty"`
 	Result  *Result  `json:"result,omitempty"`
 	Retired bool     `json:"retired,omitempty"` // a service that is leaving, or of another build: nothing was done, ask the next one
+	// Denied, with Request.Follow, is what was refused since this was last sent; the Result has all of it. It comes before the answer, and any number of times.
+	Denied []Denial `json:"denied,omitempty"`
 	// Declined is why the system service does not serve this caller at all: nothing was done, and another skillboxd may.
 	Declined *Error          `json:"declined,omitempty"`
 	Plan     json.RawMessage `json:"plan,omitempty"` // the document that OpPlan and the plain operations are answered with

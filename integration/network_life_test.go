@@ -70,8 +70,10 @@ while True:
 		bundle := y.mode.sharedBundle(t)
 		var clients []*exec.Cmd
 		var killed []int
-		for range n {
+		said := make([]bytes.Buffer, n) // by each client and its skill
+		for i := range n {
 			c := y.mode.command("exec", "--policy", policy, bundle, "--", "/usr/bin/python3", "-c", sending)
+			c.Stdout, c.Stderr = &said[i], &said[i]
 			if err := w.host.Run(c.Start); err != nil {
 				t.Fatal(err)
 			}
@@ -91,8 +93,11 @@ while True:
 				t.Error(err)
 			}
 		}
-		for _, c := range clients {
+		for i, c := range clients {
 			_ = c.Wait() // it says that skillboxd has gone
+			if t.Failed() {
+				t.Logf("box %d: %s", i, said[i].String())
+			}
 		}
 		time.Sleep(patience(100 * time.Millisecond)) // for what was on its way
 		sent := w.packets("tcp " + join(apiAddr, 9999))

@@ -190,6 +190,7 @@ func TestAPreloadedPythonIsNoDifferent(t *testing.T) {
 			started{name: "isolated", words: []string{"python3", "-I", "argv.py"}, bare: "python3"},
 			started{name: "a script that is not there", words: []string{"python3", "not_there.py"}, bare: "no such file"},
 			started{name: "a directory", words: []string{"python3", "lib"}, bare: "not a regular file"},
+			started{name: "a working directory", words: []string{"python3", "/skill/argv.py"}, flags: []string{"--workdir", "/tmp"}, bare: "--workdir"},
 			started{name: "a shell", words: []string{"sh", "-c", "echo shell"}, bare: "sh is not"},
 		)
 		m.write(t, filepath.Join(bundle, "reads_late.py"), "import reads_variable\nprint(reads_variable.talk)\n", 0o644)

@@ -13,7 +13,7 @@ func TestTheEnvironmentIsOnlyWhatWasGranted(t *testing.T) {
 		var env []string
 		call{mode: m, env: []string{"OPENAI_API_KEY=sk-test", "LANG=de_DE.UTF-8", "EXTRA=1"}, policy: "version: 1\nenv: {pass: [EXTRA]}\n"}.probe(t, &env, "environ")
 		slices.Sort(env)
-		want := []string{"EXTRA=1", "HOME=/home/skill", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin", "SKILLBOX_RESULT_FILE=/run/skillbox/result/result.json", "TMPDIR=/tmp", "TZ=UTC"}
+		want := []string{"EXTRA=1", "HOME=/home/skill", "LANG=C.UTF-8", "PATH=/usr/local/bin:/usr/bin:/bin:/run/skillbox/bin", "SKILLBOX_RESULT_FILE=/run/skillbox/result/result.json", "TMPDIR=/tmp", "TZ=UTC"}
 		if !slices.Equal(env, want) {
 			t.Errorf("got  %v\nwant %v", env, want)
 		}

@@ -282,3 +282,30 @@ func TestASessionServesOneCallAtATime(t *testing.T) {
 		}
 	})
 }
+
+func TestACallStartsInItsWorkingDirectory(t *testing.T) {
+	inEachMode(t, func(t *testing.T, m mode) {
+		s := m.service(t)
+		a := s.session(t, m.sharedBundle(t))
+		a.says(t, "", "mkdir", "-p", "/tmp/work/deep")
+		for _, dir := range []string{"/tmp/work/deep", "/output", "/skill"} {
+			if r := a.call(t, []string{"--workdir", dir}, "pwd"); r.Stdout != dir+"\n" {
+				t.Errorf("--workdir %s: %s, %q, %v", dir, r.Verdict, r.Stdout, r.Error)
+			}
+		}
+		a.says(t, "/skill\n", "pwd")
+		a.says(t, "", "sh", "-c", "mkdir -m 0 /tmp/closed; echo >/tmp/file; ln -s gone /tmp/dangling")
+		for dir, why := range map[string]string{
+			"/tmp/gone": "no such file or directory", "/tmp/file": "not a directory", "/tmp/closed": "permission denied", "/tmp/dangling": "no such file or directory",
+		} {
+			r := a.call(t, []string{"--workdir", dir}, "echo", "ran")
+			if want := "working directory " + dir + ": " + why + " in the sandbox"; r.ExitCode != helper.CodeFailed || r.Stdout != "" || r.Error == nil || r.Error.Message != want {
+				t.Errorf("--workdir %s: %d, %q, %+v; want %s", dir, r.ExitCode, r.Stdout, r.Error, want)
+			}
+		}
+		a.says(t, "still\n", "echo", "still") // such a call costs the session nothing
+		if r, err := a.ask([]string{"--workdir", "tmp"}, "echo", "ran"); err != nil || r.ExitCode != helper.CodeFailed || !strings.Contains(r.Error.Message, `--workdir "tmp"`) {
+			t.Errorf("a relative one: %v, %+v", err, r)
+		}
+	})
+}

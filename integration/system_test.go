@@ -57,7 +57,7 @@ func theSystem(t *testing.T) *system {
 	}
 	leavesNothing(t)
 	s := &system{dir: asRoot.dir(t), within: func(f func() error) error { return f() }}
-	s.flags = []string{"--dir", s.dir, "--config", filepath.Join(s.dir, "service.yaml")}
+	s.flags = []string{"--dir", s.dir, "--config", filepath.Join(s.dir, "service.yaml"), "--audit", filepath.Join(s.dir, "audit")}
 	t.Cleanup(func() {
 		s.stop(t)
 		if t.Failed() {
@@ -164,7 +164,8 @@ func (s *system) as(uid int, groups ...uint32) *systemCaller {
 // command is a client of this user's.
 func (c *systemCaller) command(args ...string) *exec.Cmd {
 	cmd := asRoot.command(args...)
-	cmd.Env = append(cmd.Env, "SKILLBOX_SOCKET="+c.socket())
+	// Where the service does not serve, a helper of the user's own records the call where that user may write.
+	cmd.Env = append(cmd.Env, "SKILLBOX_SOCKET="+c.socket(), "XDG_STATE_HOME="+filepath.Join(stateDir, "others", fmt.Sprint(c.uid)))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(c.uid), Gid: uint32(c.gid), Groups: c.groups}}
 	return cmd
 }

@@ -273,7 +273,7 @@ func TestThreat238SocketPerms(t *testing.T) {
 	}
 	try := func(dir string) string {
 		t.Helper()
-		c := exec.Command(filepath.Join(binDir, "skillboxd"), "system", "--dir", dir)
+		c := exec.Command(filepath.Join(binDir, "skillboxd"), "system", "--dir", dir, "--audit", filepath.Join(dir, "audit"))
 		out, err := c.CombinedOutput()
 		if err == nil {
 			t.Errorf("%s: it starts", dir)

@@ -143,7 +143,7 @@ func TestThreat88Pid1Environ(t *testing.T) {
 		c := call{mode: m, env: []string{"API_KEY=" + secret, "OPENAI_API_KEY=" + secret}}
 		var got map[string]string
 		c.probe(t, &got, "read", "/proc/1/environ", "/proc/1/cmdline", "/proc/1/maps", "/proc/1/comm")
-		wantAnswers(t, got, map[string]string{"/proc/1/environ": "EACCES", "/proc/1/maps": "EACCES", "/proc/1/cmdline": "read: " + initInside + "\x00", "/proc/1/comm": "read: init\n"})
+		wantAnswers(t, got, map[string]string{"/proc/1/environ": "EACCES", "/proc/1/maps": "EACCES", "/proc/1/cmdline": "read: /sbin/init" + strings.Repeat("\x00", len(initInside)+1-len("/sbin/init")), "/proc/1/comm": "read: init\n"})
 		// The words are not in the probe's own command line, which the skill may of course read.
 		found := c.attempts(t, "grep-proc", secret[:10], filepath.Base(filepath.Dir(binDir)))
 		if n := number(t, found["read"]); n < 50 {

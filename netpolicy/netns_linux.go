@@ -23,6 +23,7 @@ type Handle struct {
 	TCP  []net.Listener // of every connection that the rules may allow, see Original; one for IPv4, one for IPv6 if the kernel has it
 	DNS  net.PacketConn // 127.0.0.1:53
 	DNS2 net.Listener   // the same for TCP
+	DNS6 net.PacketConn // [::1]:53, of a sinkhole if the kernel has IPv6
 
 	table   *table
 	refused *monitor
@@ -51,6 +52,9 @@ func (h *Handle) Close() error {
 	}
 	if h.DNS2 != nil {
 		errs = append(errs, h.DNS2.Close())
+	}
+	if h.DNS6 != nil {
+		errs = append(errs, h.DNS6.Close())
 	}
 	if h.refused != nil {
 		errs = append(errs, h.refused.Close())
@@ -127,7 +131,7 @@ func New() (h *Handle, err error) {
 
 // Open puts the rules in force and makes the ways out that they allow, once. After an error there is only Close.
 func (h *Handle) Open(d Description) error {
-	if !d.Rules.Any() {
+	if !d.Rules.Any() && !d.Sinkhole {
 		return nil
 	}
 	linked := make(chan error, 1)
@@ -159,13 +163,20 @@ func (h *Handle) attach(d Description) (err error) {
 
 // open does what is done within the namespace.
 func (h *Handle) open(d Description) (err error) {
-	if h.table, err = newTable(d.Rules, [2]bool{d.Link, d.Link && d.Link6}, d.Limits); err != nil {
+	told := refusedBytes
+	if d.Sinkhole {
+		h.table, err = newSinkhole()
+		told = heardBytes
+	} else {
+		h.table, err = newTable(d.Rules, [2]bool{d.Link, d.Link && d.Link6}, d.Limits)
+	}
+	if err != nil {
 		return err
 	}
 	if err := h.lead(); err != nil {
 		return err
 	}
-	err = errors.Join(h.listen(), h.watchRefusals())
+	err = errors.Join(h.listen(d.Sinkhole), h.watchRefusals(told))
 	if err == nil && d.Link {
 		err = h.watchFlows()
 	}
@@ -228,7 +239,7 @@ var listenTCP = net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) e
 }}
 
 // listen makes the sockets that the rules lead to. They belong to the namespace of this thread, wherever they are served.
-func (h *Handle) listen() error {
+func (h *Handle) listen(sinkhole bool) error {
 	for _, at := range []struct{ network, host string }{{"tcp4", "127.0.0.1"}, {"tcp6", "::1"}} {
 		l, err := listenTCP.Listen(context.Background(), at.network, netip.AddrPortFrom(netip.MustParseAddr(at.host), proxyPort).String())
 		if err != nil && at.network == "tcp6" && noIPv6(err) {
@@ -243,6 +254,12 @@ func (h *Handle) listen() error {
 	var err, err2 error
 	h.DNS, err = net.ListenPacket("udp4", dns)
 	h.DNS2, err2 = net.Listen("tcp4", dns)
+	if sinkhole && len(h.TCP) > 1 {
+		// A program may ask any server, and what it sends to one of IPv6 arrives here.
+		var err6 error
+		h.DNS6, err6 = net.ListenPacket("udp6", netip.AddrPortFrom(netip.IPv6Loopback(), dnsPort).String())
+		err = errors.Join(err, err6)
+	}
 	if err := errors.Join(err, err2); err != nil {
 		return fmt.Errorf("netpolicy: %w", err)
 	}

@@ -10,6 +10,10 @@ type Description struct {
 	// at its DNS sockets.
 	Rules *Ruleset
 
+	// Sinkhole leads every connection to the Handle's listeners and every lookup to its DNS sockets, whatever the rules say, and lets
+	// nothing else come further. It has no link.
+	Sinkhole bool
+
 	// Link gives the box interfaces of its own to what rules name by address, and to UDP: the kernel carries that, and TCP to names goes
 	// through the listeners all the same. It takes root in the machine's own user namespace, see Linkable. Link6 is for IPv6 too.
 	Link, Link6 bool

@@ -10,12 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Refused is a packet that a box tried to send and the rules in its namespace refused.
+// Refused is a packet that a box tried to send and the rules in its namespace refused, or a datagram that a sinkhole has swallowed.
 type Refused struct {
 	To    netip.AddrPort // port 0 where the protocol has none
 	Proto string         // "tcp", "udp", "icmp", "protocol 132"
 	Limit string         // that was reached, "network.limits.rate"; "" where a rule or none refused it
+
+	Heard bool   // by a sinkhole
+	Data  []byte // of a datagram that was heard: the first 4 KiB
+	Size  int64  // of it in bytes
 }
+
+// heard is what the kernel says before a datagram that a sinkhole swallows.
+const heard = "heard"
 
 // Messages and attributes of linux/netfilter/nfnetlink_log.h.
 const (
@@ -27,13 +34,13 @@ const (
 )
 
 // watchRefusals asks for the packets that the chain refuse logs.
-func (h *Handle) watchRefusals() error {
+func (h *Handle) watchRefusals(bytes uint32) error {
 	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
 	if err != nil {
 		return fmt.Errorf("netpolicy: open nfnetlink_log: %w", err)
 	}
 	h.refused = &monitor{conn}
-	mode := append(binary.BigEndian.AppendUint32(nil, refusedBytes), nflogCopy, 0)
+	mode := append(binary.BigEndian.AppendUint32(nil, bytes), nflogCopy, 0)
 	for _, a := range []netlink.Attribute{{Type: nflogCmd, Data: []byte{nflogBind}}, {Type: nflogMode, Data: mode}} {
 		data, err := netlink.MarshalAttributes([]netlink.Attribute{a})
 		if err == nil {
@@ -76,7 +83,11 @@ func parseRefused(kind netlink.HeaderType, data []byte) (Refused, bool) {
 			limit = string(bytes.TrimRight(a.Data, "\x00"))
 		}
 	}
-	r.Limit = limit
+	if r.Limit = limit; limit == heard {
+		r.Limit, r.Heard = "", true
+	} else {
+		r.Data, r.Size = nil, 0
+	}
 	return r, ok
 }
 
@@ -107,6 +118,9 @@ func parsePacket(p []byte) (r Refused, ok bool) {
 	}
 	if (r.Proto == "tcp" || r.Proto == "udp") && len(p) >= 4 {
 		port = binary.BigEndian.Uint16(p[2:4])
+	}
+	if r.Proto == "udp" && len(p) >= 8 {
+		r.Data, r.Size = bytes.Clone(p[8:]), max(0, int64(binary.BigEndian.Uint16(p[4:6]))-8)
 	}
 	r.To = netip.AddrPortFrom(addr, port)
 	return r, true

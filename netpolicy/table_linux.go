@@ -108,9 +108,7 @@ func (t *table) addSet(s *nftables.Set) error {
 
 // decide adds the chains that every packet passes which a program of the box sends.
 func (t *table) decide(of Limits) {
-	reject := t.conn.AddChain(&nftables.Chain{Table: t.of, Name: "reject"})
-	t.add(reject, transport(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}})
-	t.add(reject, []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}})
+	t.rejecting()
 	refuse := t.refuse("")
 
 	priority := nftables.ChainPriorityMangle
@@ -120,18 +118,7 @@ func (t *table) decide(of Limits) {
 		carry = t.limit(decide, of)
 	}
 	t.add(decide, established(), accept())
-	for _, loopback := range toLoopback() {
-		t.add(decide, loopback, transport(unix.IPPROTO_TCP), toPort(proxyPort), refuse)
-		t.add(decide, loopback, accept())
-	}
-	// What init tries from inside is never a skill's doing, so it is not logged.
-	for _, never := range NeverReached() {
-		of := byte(ipv4)
-		if never.Is6() {
-			of = ipv6
-		}
-		t.add(decide, toPrefix(of, never.AsSlice()...), jump("reject"))
-	}
+	t.loopback(decide, refuse)
 	for _, of := range inetFamilies {
 		t.addEach(decide, nil, t.deny.matches(of, 0, false), refuse)
 	}
@@ -149,6 +136,29 @@ func (t *table) decide(of Limits) {
 		t.add(decide, destination(of, t.pins[i], 0, false), accept())
 	}
 	t.add(decide, refuse)
+}
+
+// rejecting adds the chain that tells a sender at once.
+func (t *table) rejecting() {
+	reject := t.conn.AddChain(&nftables.Chain{Table: t.of, Name: "reject"})
+	t.add(reject, transport(unix.IPPROTO_TCP), []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}})
+	t.add(reject, []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_ADMIN_PROHIBITED}})
+}
+
+// loopback lets a box's programs talk to one another, and to its resolver.
+func (t *table) loopback(decide *nftables.Chain, refuse []expr.Any) {
+	for _, loopback := range toLoopback() {
+		t.add(decide, loopback, transport(unix.IPPROTO_TCP), toPort(proxyPort), refuse)
+		t.add(decide, loopback, accept())
+	}
+	// What init tries from inside is never a skill's doing, so it is not logged.
+	for _, never := range NeverReached() {
+		of := byte(ipv4)
+		if never.Is6() {
+			of = ipv6
+		}
+		t.add(decide, toPrefix(of, never.AsSlice()...), jump("reject"))
+	}
 }
 
 // divert adds the chain that sends TCP to skillboxd. What arrives there was allowed.

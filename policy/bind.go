@@ -28,7 +28,7 @@ func checkAbsolute(p string) error {
 // occupied are the places of the box that skillbox itself fills. A bind at,
 // above or below one would hide or widen what is there.
 var occupied = []string{
-	"/proc", "/sys", "/dev", "/run", "/var/run", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64",
+	"/proc", "/sys", "/dev", "/run", "/var/run", "/var/tmp", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64",
 	"/libx32", "/boot", "/skill", "/input", "/output", "/tmp", "/home", "/root",
 }
 
@@ -116,6 +116,47 @@ func hostRisk(p string) (why string, hard bool) {
 		return "it is a whole home directory, credentials included", false
 	}
 	return "", false
+}
+
+// Shown says where a policy can show a host path: at the same path, unless skillbox fills that place itself; then at another, and place says
+// which. dangerous is that the author must say that it is meant. An empty path is that no policy may show it, for the reason why.
+func Shown(host string) (at, place string, dangerous bool, why string) {
+	if checkAbsolute(host) != nil {
+		return "", "", false, "it is no clean absolute path"
+	}
+	why, hard := hostRisk(host)
+	if hard {
+		return "", "", false, why
+	}
+	for _, place := range occupied {
+		if overlap(place, host) {
+			return "/data/" + path.Base(host), place, why != "", why
+		}
+	}
+	return host, "", why != "", why
+}
+
+// CheckBundlePath refuses a place in the box where a bundle cannot appear besides its own: one that skillbox fills, but for directories below a
+// home, where agents keep their skills, and one that a bind of p has.
+func CheckBundlePath(at string, p *Policy) error {
+	if err := checkAbsolute(at); err != nil {
+		return err
+	}
+	if len(at) > 1024 {
+		return bad("", "the path is longer than 1024 bytes")
+	}
+	homes := strings.HasPrefix(at, "/home/") && strings.Count(at, "/") > 2 || strings.HasPrefix(at, "/root/")
+	for _, place := range occupied {
+		if overlap(place, at) && !(homes && (place == "/home" || place == "/root")) {
+			return bad("choose a path of its own, such as /home/skill/.claude/skills/NAME", "%s is taken: skillbox fills %s itself", show(at), place)
+		}
+	}
+	for _, bind := range slices.Concat(p.Filesystem.Read, p.Filesystem.Write) {
+		if overlap(bind.Path, at) {
+			return bad("choose a path of its own", "%s and %s of the policy's filesystem overlap", show(at), show(bind.Path))
+		}
+	}
+	return nil
 }
 
 // beneath tells whether p is dir or lies below it; both are clean.

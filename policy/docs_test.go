@@ -41,24 +41,59 @@ func TestDocsListEveryKeyWithItsDefault(t *testing.T) {
 	}
 }
 
+func rows(b *bytes.Buffer, at string, table []key) {
+	fmt.Fprint(b, "| key | takes | default | meaning |\n|---|---|---|---|\n")
+	walk(at, table, func(path string, k key) {
+		def := k.def
+		if def != "" {
+			def = "`" + def + "`"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", path, k.shape.accepts, def, k.doc)
+	})
+}
+
 func reference() []byte {
 	var b bytes.Buffer
-	rows := func(at string, table []key) {
-		fmt.Fprint(&b, "| key | takes | default | meaning |\n|---|---|---|---|\n")
-		walk(at, table, func(path string, k key) {
-			def := k.def
-			if def != "" {
-				def = "`" + def + "`"
-			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", path, k.shape.accepts, def, k.doc)
-		})
-	}
-	rows("", keys)
+	rows(&b, "", keys)
 	b.WriteString("\nA bind of `filesystem.read` or `filesystem.write`:\n\n")
-	rows("", bindKeys)
+	rows(&b, "", bindKeys)
+	b.WriteString("\nAn entry of `network.ingress`:\n\n")
+	rows(&b, "", ingressKeys)
 	b.WriteString("\nA rule of `network.egress` (a rule of `network.deny` takes all but `unsafe_wildcard`):\n\n")
-	rows("", egressKeys)
+	rows(&b, "", egressKeys)
 	return b.Bytes()
+}
+
+func TestDocsListEveryKeyOfAnAuditLog(t *testing.T) {
+	const page, begin, end = "../docs/audit.md", "<!-- keys: generated from the key table by go test ./policy -run Docs -update -->\n", "<!-- end of keys -->\n"
+	old, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(old), begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no markers", page)
+	}
+	var b bytes.Buffer
+	rows(&b, "", auditLogKeys)
+	b.WriteString("\nA sink:\n\n")
+	rows(&b, "", sinkKeys)
+	now := before + begin + b.String() + end + after
+	if now != string(old) && !*update {
+		t.Fatalf("%s is out of date; run go test ./policy -run Docs -update", page)
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, block := range strings.Split(string(old), "```yaml\n")[1:] {
+		block, _, _ = strings.Cut(block, "```")
+		if _, err := ParseAuditLog("audit.yaml", []byte(block)); err != nil {
+			t.Errorf("%s\n%v", block, err)
+		}
+	}
 }
 
 func TestDocsShowOnlyPoliciesThatAreAccepted(t *testing.T) {

@@ -14,6 +14,23 @@ import (
 // values; what was a default is named then.
 func (p *Policy) YAML() []byte { return p.render(true) }
 
+// Stated writes p without what nobody named and is a default: Parse yields the same policy, and what was a default is one then.
+func (p *Policy) Stated() []byte {
+	var kept []string
+	depth := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+	lines := strings.Split(strings.TrimSpace(string(p.YAML())), "\n")
+	for i := len(lines) - 1; i >= 0; i-- {
+		line, usual := strings.CutSuffix(lines[i], " # default")
+		group := strings.HasSuffix(line, ":") && (len(kept) == 0 || depth(kept[len(kept)-1]) <= depth(line))
+		if (usual || group) && !strings.HasPrefix(line, "version:") {
+			continue // a group has nothing left in it
+		}
+		kept = append(kept, line)
+	}
+	slices.Reverse(kept)
+	return []byte(strings.Join(kept, "\n") + "\n")
+}
+
 func (p *Policy) render(comments bool) []byte {
 	var b bytes.Buffer
 	usual := p

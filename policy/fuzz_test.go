@@ -62,6 +62,27 @@ func FuzzParseService(f *testing.F) {
 	})
 }
 
+func FuzzParseAuditLog(f *testing.F) {
+	for _, text := range []string{
+		"", "version: 1\n", "version: 1\non_full: refuse\nsync: none\nmax_total: 1Gi\nmax_age: 24h\n", "version: 1\nsinks: [{type: otlp, endpoint: \"https://a/b\", insecure: true, token_file: /t}]\n",
+		"version: 1\nsinks:\n  - {type: syslog, socket: /dev/log, queue: 64}\n  - {}\n  - x\n", "version: 1\nsinks: [{type: otlp, endpoint: \"http://[::1%25x]:0/v1\"}]\n",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := ParseAuditLog("p.yaml", data)
+		if err != nil {
+			inFile(t, data, err)
+			return
+		}
+		for _, s := range a.Sinks {
+			if s.Type == "" || (s.Type == "otlp") != (s.Endpoint != "") || s.Type == "otlp" && !s.Insecure && leavesInTheClear(s.Endpoint) {
+				t.Fatalf("%+v", s)
+			}
+		}
+	})
+}
+
 // inFile demands that every error stands somewhere in the file, at most right
 // behind its end, and is safe to print.
 func inFile(t *testing.T, data []byte, err error) {

@@ -47,6 +47,7 @@ func Grant(ceiling, operator, declared *Policy) (*Granted, error) {
 	g.base()
 	g.command()
 	g.network()
+	g.ingress()
 	g.binds()
 	g.lists()
 	if len(g.errs) == 0 {

@@ -439,3 +439,29 @@ func TestAFileThatIsAlmostTooLongCanBeGranted(t *testing.T) {
 		t.Errorf("%.200v", err)
 	}
 }
+
+func TestAPresumedValueIsADefault(t *testing.T) {
+	p, err := Parse("p", []byte("version: 1\ntimeout: 5s\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for field, text := range map[string]string{"timeout": "24h", "resources.output": "64Gi"} {
+		if err := p.Presume(field, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p.Timeout != 5*time.Second || p.Resources.Output != 64<<30 || p.Named("resources.output") {
+		t.Errorf("timeout %v, output %d", p.Timeout, p.Resources.Output)
+	}
+	ceiling, err := Parse("c", []byte("version: 1\nresources: {output: 1Mi}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := Grant(ceiling, p, nil)
+	if err != nil || g.Policy.Resources.Output != 1<<20 || len(g.Clamped) != 1 {
+		t.Errorf("a ceiling does not lower it: %v, %+v", err, g)
+	}
+	if err := p.Presume("command", "x"); err == nil {
+		t.Error("command takes more than one value")
+	}
+}

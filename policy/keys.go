@@ -42,7 +42,7 @@ var keys = []key{
 	{name: "enforcement", doc: "What becomes of a rule this host cannot enforce: strict refuses the run, best-effort warns in the result.", def: "strict", shape: choice("strict", "best-effort"), field: in(func(p *Policy) any { return &p.Enforcement })},
 	{name: "command", doc: "What to run; without it, what the bundle names.", shape: words(listing{what: "words", least: 1, most: 1024, repeats: true, item: object{"type": "string"}}, argument), field: in(func(p *Policy) any { return &p.Command })},
 	{name: "rootfs", doc: "What the skill sees as /.", keys: []key{
-		{name: "base", doc: "The system below the skill: the host's /usr, a directory, an image or an OCI layout.", def: "host", shape: text("host, dir:/path, image:REF or oci:/layout", `^(host|(dir|oci):/.+|image:.+)$`, checkBase), field: in(func(p *Policy) any { return &p.Rootfs.Base })},
+		{name: "base", doc: "The system below the skill: the host's /usr, a directory, or an image from the store, an OCI layout or an archive of docker save.", def: "host", shape: text("host, dir:/path, image:REF, oci:/layout or docker-archive:/file", `^(host|(dir|oci|docker-archive):/.+|image:.+)$`, checkBase), field: in(func(p *Policy) any { return &p.Rootfs.Base })},
 		{name: "bundle", doc: "Whether the skill may change its own files; a copy is thrown away after the run.", def: "read-only", shape: choice("read-only", "copy-on-write"), field: in(func(p *Policy) any { return &p.Rootfs.Bundle })},
 	}},
 	{name: "filesystem", doc: "Host paths made visible, and scratch space.", keys: []key{
@@ -60,7 +60,9 @@ var keys = []key{
 	{name: "network", doc: "What the skill may reach; nothing without egress.", keys: []key{
 		{name: "egress", doc: "What may be reached.", def: "[]", shape: structs(rules, egressKeys, (*reader).egress), field: in(func(p *Policy) any { return &p.Network.Egress })},
 		{name: "deny", doc: "What may not be reached, whatever egress says.", def: "[]", shape: structs(rules, denyKeys, (*reader).deny), field: in(func(p *Policy) any { return &p.Network.Deny })},
+		{name: "ingress", doc: "Ports of the skill's own listeners at which the caller may reach it (exec --publish).", def: "[]", shape: structs(ingresses, ingressKeys, (*reader).ingress), field: in(func(p *Policy) any { return &p.Network.Ingress })},
 		{name: "path", doc: "How packets leave: through skillboxd (capture), or by a link of the box's own where rules name addresses (veth: root only). auto takes the link where it can be had and is needed.", def: "auto", shape: choice("capture", "veth", "auto"), field: in(func(p *Policy) any { return &p.Network.Path })},
+		{name: "sinkhole", doc: "Whether names and connections end in skillboxd, which answers and records them and lets nothing out; egress and deny then only say what would have been allowed.", def: "false", floor: true, shape: boolean(), field: in(func(p *Policy) any { return &p.Network.Sinkhole })},
 		{name: "limits", doc: "How much may pass.", keys: []key{
 			{name: "bytes", doc: "Bytes sent and received in one run.", def: "10Mi", shape: size(kib, tib), field: in(func(p *Policy) any { return &p.Network.Limits.Bytes })},
 			{name: "connections", doc: "Connections opened in one run.", def: "256", shape: integer(1, 1_000_000), field: in(func(p *Policy) any { return &p.Network.Limits.Connections })},
@@ -77,6 +79,10 @@ var keys = []key{
 		{name: "io_read", doc: "Bytes per second read from each disk; as fast as it is if left out.", shape: optional(rate(64*kib, tib), math.Inf(1)), field: in(func(p *Policy) any { return &p.Resources.IORead })},
 		{name: "io_write", doc: "Bytes per second written to each disk; as fast as it is if left out.", shape: optional(rate(64*kib, tib), math.Inf(1)), field: in(func(p *Policy) any { return &p.Resources.IOWrite })},
 		{name: "io_weight", doc: "Share of a busy disk, against others' 100; 100 if left out.", shape: optional(integer(1, 10_000), 100), field: in(func(p *Policy) any { return &p.Resources.IOWeight })},
+		{name: "named", doc: "Whether a run is refused where policy or manifest leave cpu or memory to their defaults.", def: "false", floor: true, shape: boolean(), field: in(func(p *Policy) any { return &p.Resources.MustName })},
+	}},
+	{name: "devices", doc: "Devices of the host beside /dev/null and its like.", keys: []key{
+		{name: "gpus", doc: "Whether the skill may use the host's GPUs: their device nodes, and with another base than the host's their driver's libraries.", def: "none", shape: choice("none", "all"), field: in(func(p *Policy) any { return &p.Devices.GPUs })},
 	}},
 	{name: "timeout", doc: "How long a run may take.", def: "30s", shape: duration(10*time.Millisecond, 168*time.Hour), field: in(func(p *Policy) any { return &p.Timeout })},
 	{name: "syscalls", doc: "The seccomp filter.", keys: []key{

@@ -14,7 +14,9 @@ import (
 // of egress; what nothing allows is refused.
 type Network struct {
 	Egress, Deny []Rule
-	Path         string // "auto", "veth" or "capture"
+	Path         string    // "auto", "veth" or "capture"
+	Sinkhole     bool      // nothing gets out: names and connections end in skillboxd, which records them
+	Ingress      []Ingress // at which the caller may reach the skill; whoever starts it asks for that too
 	Limits       NetLimits
 }
 
@@ -117,6 +119,14 @@ func (r *reader) egress(at string, n *yaml.Node, rule *Rule) {
 
 // deny checks one rule of network.deny, where a wildcard is never unsafe.
 func (r *reader) deny(at string, n *yaml.Node, rule *Rule) { r.rule(at, n, rule) }
+
+// sinkhole refuses a way out beside the word that there is none.
+func (r *reader) sinkhole(p *Policy) {
+	const path = "network.path"
+	if p.Network.Sinkhole && p.Network.Path == "veth" {
+		r.failAt(r.positions[path], path, bad("leave it out: a sinkhole has no path", "veth is a way out, and network.sinkhole lets nothing out"))
+	}
+}
 
 func (r *reader) rule(at string, n *yaml.Node, rule *Rule) bool {
 	rule.At = Position{r.file, n.Line, n.Column}

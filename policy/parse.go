@@ -56,6 +56,14 @@ func (r *reader) policy(root *yaml.Node, needVersion bool) (*Policy, error) {
 	p.File, p.positions, r.root = r.file, r.positions, keys
 	r.strict(root, 1)
 	r.mapping("", root, keys, p)
+	if err := r.complete(root, p, needVersion); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// complete checks what no key can by itself.
+func (r *reader) complete(root *yaml.Node, p *Policy, needVersion bool) error {
 	if needVersion && root.Kind == yaml.MappingNode && !p.Named("version") {
 		r.fail(root, "version", bad("begin the file with version: 1", "is missing"))
 	}
@@ -63,11 +71,13 @@ func (r *reader) policy(root *yaml.Node, needVersion bool) (*Policy, error) {
 		r.binds(p)
 		r.environment(p)
 		r.calls(p)
+		r.sinkhole(p)
+		r.ports(p)
 	}
 	if len(r.errs) > 0 {
-		return nil, r.sorted()
+		return r.sorted()
 	}
-	return p, nil
+	return nil
 }
 
 // strict refuses what makes one text mean two things: anchors and aliases,

@@ -28,6 +28,7 @@ type Policy struct {
 	Env         Env
 	Network     Network
 	Resources   Resources
+	Devices     Devices
 	Timeout     time.Duration // whole milliseconds
 	Syscalls    Syscalls
 	Audit       Audit
@@ -39,7 +40,7 @@ type Policy struct {
 
 // Rootfs says what the skill sees as /.
 type Rootfs struct {
-	Base   string // "host", "dir:/abs", "image:REF" or "oci:/layout"
+	Base   string // "host", "dir:/abs", "image:REF", "oci:/layout" or "docker-archive:/file"
 	Bundle string // "read-only" or "copy-on-write"
 }
 
@@ -74,7 +75,13 @@ type Resources struct {
 
 	OutputOverflow  string // what becomes of a skill that writes more: "kill" or "truncate"
 	IORead, IOWrite int64  // bytes per second for each disk; 0 is not set, which asks for nothing: a disk's speed has no default
+	MustName        bool   // a run is refused where nobody names CPU and Memory
 	IOWeight        int64  // share of a busy disk; 0 is not set, which leaves the kernel's 100
+}
+
+// Devices are what a skill may use of the host's beside /dev/null and its like.
+type Devices struct {
+	GPUs string // "none" or "all"
 }
 
 // Syscalls picks a seccomp profile and changes single calls of it.
@@ -137,6 +144,23 @@ func (p *Policy) Set(field, source string) {
 // source: Assign("timeout", "--timeout", "10s"). The policy is unchanged if
 // the text is refused.
 func (p *Policy) Assign(field, source, text string) error {
+	if err := p.put(field, source, text); err != nil {
+		return err
+	}
+	p.Set(field, source)
+	return nil
+}
+
+// Presume replaces the default of a scalar field, where p does not name it. The field stays unnamed: a ceiling lowers it as any default.
+func (p *Policy) Presume(field, text string) error {
+	if p.Named(field) {
+		return nil
+	}
+	return p.put(field, "default", text)
+}
+
+// put reads text as the value of a scalar field.
+func (p *Policy) put(field, source, text string) error {
 	var found *key
 	each(func(path string, k key) {
 		if path == field && k.shape.copy != nil {
@@ -153,7 +177,6 @@ func (p *Policy) Assign(field, source, text string) error {
 		return r.sorted()
 	}
 	found.shape.copy(found.field(p), found.field(fresh))
-	p.Set(field, source)
 	return nil
 }
 
@@ -174,6 +197,7 @@ func (p *Policy) clone() *Policy {
 	c.Env = Env{Pass: slices.Clone(p.Env.Pass), Set: maps.Clone(p.Env.Set), Secrets: slices.Clone(p.Env.Secrets)}
 	c.Network.Egress = cloneRules(p.Network.Egress)
 	c.Network.Deny = cloneRules(p.Network.Deny)
+	c.Network.Ingress = slices.Clone(p.Network.Ingress)
 	c.Syscalls.Allow = slices.Clone(p.Syscalls.Allow)
 	c.Syscalls.Deny = slices.Clone(p.Syscalls.Deny)
 	c.positions = maps.Clone(p.positions)

@@ -25,6 +25,7 @@ network:
     - {cidrs: [10.20.0.0/16], except: [10.20.9.0/24], ports: [5432, "8000-8100", "53/udp"]}
   deny:
     - {domains: [tracker.example.org]}
+  ingress: [{port: 8080, name: web}, {port: 9090}]
   limits: {bytes: 10Mi, connections: 256}
 resources: {cpu: 1, memory: 256Mi, pids: 64, open_files: 256, output: 10Mi, output_overflow: truncate, io_read: 50Mi, io_write: 10M, io_weight: 50}
 timeout: 30s
@@ -71,7 +72,11 @@ network:
     - {cidrs: ["10.20.0.0/16"], except: ["10.20.9.0/24"], ports: [5432, "8000-8100", "53/udp"]}
   deny:
     - {domains: [tracker.example.org]}
+  ingress:
+    - {port: 8080, name: web}
+    - {port: 9090}
   path: auto # default
+  sinkhole: false # default
   limits:
     bytes: 10Mi
     connections: 256
@@ -86,6 +91,9 @@ resources:
   io_read: 50Mi
   io_write: 10M
   io_weight: 50
+  named: false # default
+devices:
+  gpus: none # default
 timeout: 30s
 syscalls:
   profile: default
@@ -119,8 +127,8 @@ func TestWhatIsLeftOutHoldsItsDefault(t *testing.T) {
 func TestPositionsAreWhereTheAuthorLooks(t *testing.T) {
 	p := parse(t, issue)
 	for field, want := range map[string]string{
-		"timeout":                      "policy.yaml:20:10",
-		"resources.memory":             "policy.yaml:19:29",
+		"timeout":                      "policy.yaml:21:10",
+		"resources.memory":             "policy.yaml:20:29",
 		"filesystem":                   "policy.yaml:6:1",
 		"filesystem.read":              "policy.yaml:7:3",
 		"filesystem.write[0]":          "policy.yaml:8:11",

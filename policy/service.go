@@ -13,6 +13,7 @@ type Service struct {
 	Quota   Quota          // of each user, but for
 	Users   []AccountQuota // these, by themselves
 	Groups  []AccountQuota // and those in these groups
+	Audit   AuditLog       // of the machine, and root's own
 }
 
 // Allowed are those whom the service serves: everybody, unless one of the lists is given.
@@ -55,6 +56,7 @@ var serviceKeys = []key{
 		key{name: "users", doc: "What these users may take instead, by login name or number.", shape: quotas("users"), field: in(func(s *Service) any { return &s.Users })},
 		key{name: "groups", doc: "What each other user in these groups may take instead, by their names or numbers.", shape: quotas("groups"), field: in(func(s *Service) any { return &s.Groups })},
 	)},
+	{name: "audit", doc: "How the machine's audit log is kept, and where its records go besides.", keys: partOf(auditLogKeys, func(s *Service) any { return &s.Audit })},
 }
 
 var quotaKeys = []key{
@@ -70,6 +72,10 @@ var quotaKeys = []key{
 func partOf[T any](table []key, part func(*T) any) []key {
 	keys := slices.Clone(table)
 	for i, k := range keys {
+		if k.keys != nil {
+			keys[i].keys = partOf(k.keys, part)
+			continue
+		}
 		keys[i].field = func(v any) any { return k.field(part(v.(*T))) }
 	}
 	return keys

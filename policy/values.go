@@ -193,7 +193,7 @@ func checkBase(s string) error {
 	switch {
 	case s == "host":
 		return nil
-	case kind == "dir" || kind == "oci":
+	case kind == "dir" || kind == "oci" || kind == "docker-archive":
 		if err := checkAbsolute(rest); err != nil {
 			return err
 		}
@@ -205,5 +205,5 @@ func checkBase(s string) error {
 	case kind == "image" && image.MatchString(rest):
 		return nil
 	}
-	return bad("host, dir:/path, image:REF or oci:/layout", "%s is not a base", show(s))
+	return bad("host, dir:/path, image:REF, oci:/layout or docker-archive:/file", "%s is not a base", show(s))
 }

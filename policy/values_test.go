@@ -46,7 +46,7 @@ func TestEveryFieldRefusesZeroAndWhatIsBeyondItsBounds(t *testing.T) {
 		{"timeout", "10ms 30s 1m30s 1.5s 168h", "0 0s 30 9ms 169h -5s 1us 5µs 1.0001s never 1d s"},
 		{"version", "1", `0 2 1.0 "1" ~`},
 		{"enforcement", "strict best-effort", "none Strict off true"},
-		{"rootfs.base", "host dir:/srv/base image:docker.io/library/debian:12 oci:/srv/layout", "Host dir:rel dir:/ 'oci:' 'image:' none /srv 'image:a*'"},
+		{"rootfs.base", "host dir:/srv/base image:docker.io/library/debian:12 oci:/srv/layout docker-archive:/srv/a.tar", "Host dir:rel dir:/ 'oci:' 'docker-archive:a.tar' 'image:' none /srv 'image:a*'"},
 		{"rootfs.bundle", "read-only copy-on-write", "rw"},
 		{"syscalls.profile", "strict default debug", "unconfined off"},
 		{"audit.syscalls", "none denied security all", "some"},
@@ -107,7 +107,7 @@ p.yaml:1:10: timeout: 0 is refused: it is read as unlimited elsewhere (leave the
 p.yaml:2:18: resources.cpu: "x" is not a number of cores (write 0.5, 2 or "500m")
 p.yaml:2:29: resources.memory: "1" is not within 4Mi to 16Ti
 p.yaml:2:38: resources.pids: "-1" is not a whole number (digits only)
-p.yaml:3:1: unknown key "foo" (valid here: version, name, enforcement, command, rootfs, filesystem, env, network, resources, timeout, syscalls, audit, warm)
+p.yaml:3:1: unknown key "foo" (valid here: version, name, enforcement, command, rootfs, filesystem, env, network, resources, devices, timeout, syscalls, audit, warm)
 p.yaml:4:29: network.egress[0].cidrs[0]: 10.0.0.1/8 has bits set beyond its prefix (write 10.0.0.0/8)
 p.yaml:4:41: network.egress[0].cidrs[1]: 10.1.2.3 has no prefix length (write 10.1.2.3/32)
 p.yaml:5:8: audit: is empty (leave it out, or name one of syscalls, files)`

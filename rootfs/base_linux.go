@@ -20,6 +20,9 @@ var reserved = []string{"proc", "sys", "dev", "run", "tmp", "home", "root", "inp
 
 // mountBase shows the base read-only: the host's /usr with a generated /etc, or a directory that is a root file system.
 func (t *Tree) mountBase(s *Spec) error {
+	if s.Image != nil {
+		return nil // it is the root
+	}
 	if dir, ok := strings.CutPrefix(s.Base, "dir:"); ok {
 		return t.mountDirBase(s, dir)
 	}
@@ -181,7 +184,7 @@ func (t *Tree) writeEtc(s *Spec) error {
 
 // mountDev mounts a /dev with verified nodes of the host, a devpts instance of its own and nothing else.
 func (t *Tree) mountDev(s *Spec) error {
-	mount, err := newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, setting{"source", "skillbox"},
+	mount, err := newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, setting{"source", "tmpfs"},
 		setting{"mode", "0755"}, setting{"size", "65536"}, setting{"nr_inodes", "64"}, owner("uid", s.Owner.RootUID), owner("gid", s.Owner.RootGID))
 	if err != nil {
 		return err

@@ -79,7 +79,7 @@ func (t *Tree) layered(name string, lower int, upper *Spec) (int, error) {
 	if err := attach(lower, unix.AT_FDCWD, dirs["lower"]); err != nil {
 		return -1, err
 	}
-	settings := []setting{{"source", "skillbox"}, {"lowerdir", dirs["lower"] + ":" + dirs["layer"]}}
+	settings := []setting{{"source", "overlay"}, {"lowerdir", dirs["lower"] + ":" + dirs["layer"]}}
 	attributes := readOnly
 	if upper != nil {
 		if err := t.upperLayer(upper, dirs["layer"]); err != nil {
@@ -125,6 +125,10 @@ func (t *Tree) upperLayer(s *Spec, dir string) error {
 		if err != nil {
 			return fmt.Errorf("rootfs: copy-on-write layer: %w", err)
 		}
+		if name == "upper" {
+			t.Changed = os.NewFile(uintptr(fd), "the bundle's upper layer")
+			continue
+		}
 		unix.Close(fd)
 	}
 	return nil
@@ -144,7 +148,47 @@ func (t *Tree) mountBundle(s *Spec) error {
 	if err != nil {
 		return err
 	}
-	return t.place(view, s.Bundle.Path, false)
+	if s.BundleAt == "" {
+		return t.place(view, s.Bundle.Path, false)
+	}
+	second, err := cloneTree(view)
+	if err != nil {
+		unix.Close(view)
+		return fmt.Errorf("rootfs: clone the bundle for %s: %w", s.BundleAt, err)
+	}
+	if err := t.place(view, s.Bundle.Path, false); err != nil {
+		unix.Close(second)
+		return err
+	}
+	if below, ok := strings.CutPrefix(s.BundleAt, HomeDir+"/"); ok {
+		return t.placeInHome(second, below, s)
+	}
+	return t.place(second, s.BundleAt, false)
+}
+
+// placeInHome attaches a detached mount below the home directory, which is the skill's, and closes its descriptor. Nothing of the skill's runs
+// yet, so that the directories are those which are made here.
+func (t *Tree) placeInHome(mount int, below string, s *Spec) error {
+	defer unix.Close(mount)
+	home, err := t.open(HomeDir)
+	if err != nil {
+		return err
+	}
+	defer home.Close()
+	dir, err := unix.Dup(int(home.Fd()))
+	if err != nil {
+		return err
+	}
+	defer func() { unix.Close(dir) }()
+	for name := range strings.SplitSeq(below, "/") {
+		next, err := subdirectory(dir, name, s.Owner.SkillUID, s.Owner.SkillGID, 0o755)
+		if err != nil {
+			return fmt.Errorf("rootfs: mount point %s/%s: %w", HomeDir, below, err)
+		}
+		unix.Close(dir)
+		dir = next
+	}
+	return attach(mount, t.root, strings.TrimPrefix(HomeDir, "/")+"/"+below)
 }
 
 // mountBinds shows the policy's files and directories.
@@ -193,18 +237,18 @@ func (t *Tree) Close() error {
 	} else {
 		errs = append(errs, t.idmaps.Close())
 	}
-	for _, fd := range []*int{&t.base, &t.root, &t.inputs, &t.secrets, &t.params} {
+	for _, fd := range []*int{&t.base, &t.root, &t.image, &t.inputs, &t.secrets, &t.params} {
 		if *fd >= 0 {
 			errs = append(errs, unix.Close(*fd))
 		}
 		*fd = -1
 	}
-	for _, f := range []*os.File{t.Output, t.Result} {
+	for _, f := range []*os.File{t.Output, t.Result, t.Changed} {
 		if f != nil {
 			errs = append(errs, f.Close())
 		}
 	}
-	t.Output, t.Result = nil, nil
+	t.Output, t.Result, t.Changed = nil, nil, nil
 	if t.attached {
 		errs = append(errs, detach(t.dir))
 	}

@@ -1,6 +1,10 @@
 package rootfs
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // etcFiles is the generated /etc of base host: the least that makes libc, shells and language run-times behave.
 func etcFiles(hostname string, uid, gid int) map[string]string {
@@ -32,4 +36,41 @@ func etcFiles(hostname string, uid, gid int) map[string]string {
 var etcShared = []string{
 	"ssl/certs", "ssl/openssl.cnf", "pki/tls/certs", "pki/ca-trust/extracted", "crypto-policies", "ld.so.cache", "alternatives",
 	"localtime", "timezone", "mime.types", "services", "protocols", "java-*", "fonts",
+}
+
+// mergeAccounts puts the image's lines of passwd or group behind ours, but for those with a name or an id that ours have.
+func mergeAccounts(ours, theirs string, id int) string {
+	fields := func(line string) (name, number string) {
+		parts := strings.SplitN(line, ":", 4)
+		if len(parts) < 3 {
+			return "", ""
+		}
+		return parts[0], parts[2]
+	}
+	taken := map[string]bool{"": true, "skill": true, ":" + strconv.Itoa(id): true}
+	// root and nobody are the image's, if it has them: only their homes and shells differ.
+	kept := map[string]string{}
+	for line := range strings.Lines(ours) {
+		name, _ := fields(line)
+		kept[name] = line
+		if strings.Contains(line, ":skill:") || name == "skill" {
+			taken[name] = true
+		}
+	}
+	var merged strings.Builder
+	for line := range strings.Lines(theirs) {
+		name, number := fields(line)
+		if taken[name] || taken[":"+number] {
+			continue
+		}
+		delete(kept, name)
+		merged.WriteString(strings.TrimRight(line, "\r\n") + "\n")
+	}
+	var first strings.Builder
+	for line := range strings.Lines(ours) {
+		if name, _ := fields(line); kept[name] != "" {
+			first.WriteString(line)
+		}
+	}
+	return first.String() + merged.String()
 }

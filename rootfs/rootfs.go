@@ -16,6 +16,7 @@ const (
 	ResultDir  = "/run/skillbox/result"
 	ResultFile = ResultDir + "/result.json"
 	ShimDir    = "/run/skillbox"
+	ProgramDir = ShimDir + "/bin"
 )
 
 // Owner is who owns what inside the box, as ids of the caller's (skillboxd's) user namespace.
@@ -42,23 +43,55 @@ type Source struct {
 	Ino  uint64
 }
 
+// Image is an unpacked image: a directory that is a root file system, and that nobody changes.
+type Image struct {
+	Digest string // what names it to people
+	ID     string // of what lies in the directory
+	Source Source
+}
+
+// GPU is what a box needs of the host's graphics processors.
+type GPU struct {
+	Nodes     []Node
+	Libraries []Library // of the driver, for bases that are not the host's
+}
+
+// Node is a device of the host's, by its name below /dev.
+type Node struct {
+	Name         string
+	Major, Minor uint32
+}
+
+// Library is a regular file of the host's, with the name by which a program's loader asks for it.
+type Library struct {
+	Name string
+	Source
+}
+
+// LibraryDir is where a driver's libraries lie in a box whose base has none.
+const LibraryDir = "/gpu"
+
 // Spec describes a tree. Sizes are bytes; zero is refused, never unlimited.
 type Spec struct {
-	Base        string // "host" or "dir:/absolute/path"
+	Base        string // "host" or "dir:/absolute/path"; what Image is called
+	Image       *Image `json:",omitempty"` // the root, instead of Base
 	Owner       Owner
 	BoxUID      int // the skill's ids inside the box
 	BoxGID      int
-	Bundle      Bind // Path is SkillDir
-	CopyOnWrite bool // the bundle appears writable; changes go to a tmpfs of TmpSize and are lost
+	Bundle      Bind   // Path is SkillDir
+	BundleAt    string // where the bundle appears besides; below HomeDir or a path that nothing else fills. "" is nowhere
+	CopyOnWrite bool   // the bundle appears writable; changes go to a tmpfs of TmpSize and are lost
 	Binds       []Bind
 	TmpSize     int64
 	HomeSize    int64
 	OutputSize  int64
 	ResultSize  int64
 	Files       map[string][]byte // generated read-only files below /run/skillbox, by absolute path
+	Programs    map[string][]byte `json:"-"` // generated programs for ProgramDir, by file name; of each build the same
 	Init        string            // host path of init's binary, mounted at InitPath
 	InitPath    string
 	Hostname    string
+	GPU         *GPU `json:",omitempty"` // what is shown of the host's; nil is none
 
 	// IDMaps, unless nil, are the caller's for Owner, and no other tree's at the same time; it closes them.
 	IDMaps *IDMaps `json:"-"`
@@ -75,11 +108,18 @@ type idmap struct {
 	done chan struct{}
 }
 
+// Scratch are the mounts on which a skill may write to file systems in memory, if they are writable. The bundle's is one where it is copied
+// on writing.
+func Scratch() []string { return []string{"/tmp", HomeDir, OutputDir, ResultDir, "/dev/shm", SkillDir} }
+
 // Writable lists the mount points of a tree where a skill may write.
 func (s *Spec) Writable() []string {
 	paths := []string{"/tmp", HomeDir, OutputDir, ResultDir, "/dev/shm", "/dev/pts", "/proc"}
 	if s.CopyOnWrite {
 		paths = append(paths, SkillDir)
+		if s.BundleAt != "" {
+			paths = append(paths, s.BundleAt)
+		}
 	}
 	for _, b := range s.Binds {
 		if b.Writable {
@@ -104,10 +144,15 @@ var devices = []struct {
 }
 
 // Devices lists the mount points of a tree that carry device nodes.
-func Devices() []string {
+func (s *Spec) Devices() []string {
 	paths := []string{"/dev/pts"}
 	for _, d := range devices {
 		paths = append(paths, "/dev/"+d.name)
+	}
+	if s.GPU != nil {
+		for _, n := range s.GPU.Nodes {
+			paths = append(paths, "/dev/"+n.Name)
+		}
 	}
 	return paths
 }

@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -50,7 +51,46 @@ func (t *Tree) mountCall(s *Spec) error {
 	if err := restrict(view, readOnly|unix.MOUNT_ATTR_NOEXEC); err != nil {
 		return fmt.Errorf("rootfs: view of /run: %w", err)
 	}
-	return attach(view, t.root, "run")
+	if err := attach(view, t.root, "run"); err != nil || len(s.Programs) == 0 {
+		return err
+	}
+	return t.mountPrograms()
+}
+
+// mountPrograms shows the generated programs where they can be executed, which nothing else of /run can.
+func (t *Tree) mountPrograms() error {
+	name := path.Base(ProgramDir)
+	dir, err := unix.Openat(t.params, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("rootfs: %s: %w", ProgramDir, err)
+	}
+	defer unix.Close(dir)
+	view, err := cloneTree(dir)
+	if err != nil {
+		return fmt.Errorf("rootfs: view of %s: %w", ProgramDir, err)
+	}
+	defer unix.Close(view)
+	if err := restrict(view, readOnly); err != nil {
+		return fmt.Errorf("rootfs: view of %s: %w", ProgramDir, err)
+	}
+	return attach(view, t.root, strings.TrimPrefix(ProgramDir, "/"))
+}
+
+func (t *Tree) fillPrograms(s *Spec) error {
+	if len(s.Programs) == 0 {
+		return nil
+	}
+	dir, err := subdirectory(t.params, path.Base(ProgramDir), s.Owner.RootUID, s.Owner.RootGID, 0o755)
+	if err != nil {
+		return fmt.Errorf("rootfs: %s: %w", ProgramDir, err)
+	}
+	defer unix.Close(dir)
+	for name, content := range s.Programs {
+		if err := writeFile(dir, name, bytes.NewReader(content), s.Owner.RootUID, s.Owner.RootGID, 0o555); err != nil {
+			return fmt.Errorf("rootfs: %s/%s: %w", ProgramDir, name, err)
+		}
+	}
+	return nil
 }
 
 func subdirectory(dir int, name string, uid, gid int, mode uint32) (int, error) {
@@ -84,7 +124,7 @@ func (t *Tree) fillShim(s *Spec) error {
 			return fmt.Errorf("rootfs: %s/%s: %w", ShimDir, name, err)
 		}
 	}
-	return nil
+	return t.fillPrograms(s)
 }
 
 // mountScratch mounts what the skill may write, and keeps hold of what is read after the box is gone.
@@ -123,7 +163,7 @@ func scratch(s *Spec, path string, size int64, mode string) (int, error) {
 		return -1, fmt.Errorf("rootfs: %s has no size", path)
 	}
 	inodes := max(1024, min(size>>12, 1<<20))
-	return newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, setting{"source", "skillbox"},
+	return newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, setting{"source", "tmpfs"},
 		setting{"mode", mode}, setting{"size", strconv.FormatInt(size, 10)}, setting{"nr_inodes", strconv.FormatInt(inodes, 10)},
 		owner("uid", s.Owner.SkillUID), owner("gid", s.Owner.SkillGID))
 }

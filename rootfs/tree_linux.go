@@ -17,11 +17,14 @@ type Tree struct {
 	State  string   // an empty directory beside it, for whoever starts the box
 	Output *os.File // the root of /output's tmpfs, reachable after the box is gone
 	Result *os.File // likewise of ResultDir
+	// Changed is the directory that takes what the skill changes in its bundle, nil where it may change nothing.
+	Changed *os.File
 
 	dir      string
 	attached bool
 	base     int // the tmpfs on dir: it holds everything, and goes with everything on it
 	root     int
+	image    int // held as long as the tree may be used
 	inputs   int // directories that the skill sees through read-only views
 	secrets  int
 	params   int
@@ -33,7 +36,7 @@ type Tree struct {
 // Create builds the tree on dir, an empty directory of the caller's in a private mount namespace. After an error nothing stays
 // mounted; after success Close unmounts it.
 func Create(dir string, s *Spec) (_ *Tree, err error) {
-	t := &Tree{dir: dir, Path: filepath.Join(dir, "root"), State: filepath.Join(dir, "state"), base: -1, root: -1, inputs: -1, secrets: -1, params: -1, owner: s.Owner}
+	t := &Tree{dir: dir, Path: filepath.Join(dir, "root"), State: filepath.Join(dir, "state"), base: -1, root: -1, image: -1, inputs: -1, secrets: -1, params: -1, owner: s.Owner}
 	if t.idmaps, t.keep = s.IDMaps, s.IDMaps != nil; !t.keep {
 		t.idmaps = &IDMaps{}
 	}
@@ -44,7 +47,7 @@ func Create(dir string, s *Spec) (_ *Tree, err error) {
 		}
 	}()
 	steps := []func(*Spec) error{
-		t.mountState, t.makeRoot, t.mountBase, t.mountDev, t.mountCall, t.mountScratch, t.mountInit, t.mountBundle, t.mountBinds, t.seal,
+		t.mountState, t.makeRoot, t.mountBase, t.mountDev, t.mountGPU, t.mountCall, t.mountScratch, t.mountInit, t.mountBundle, t.mountBinds, t.seal,
 	}
 	for _, step := range steps {
 		if err := step(s); err != nil {
@@ -57,7 +60,7 @@ func Create(dir string, s *Spec) (_ *Tree, err error) {
 // mountState mounts the tmpfs that carries everything else of the box: taking it away takes away the whole tree in one call, and
 // what a call brings (parameters, inputs, secrets) lies on it, outside the box's root.
 func (t *Tree) mountState(*Spec) error {
-	mount, err := newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, setting{"source", "skillbox"},
+	mount, err := newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, setting{"source", "tmpfs"},
 		setting{"mode", "0711"}, setting{"size", strconv.FormatInt(maxCallBytes, 10)}, setting{"nr_inodes", "2048"})
 	if err != nil {
 		return err
@@ -75,9 +78,15 @@ func (t *Tree) mountState(*Spec) error {
 	return nil
 }
 
-// makeRoot mounts the empty tmpfs that becomes /.
+// rootLinks lead to what the skill may write, and to what its call brings.
+var rootLinks = map[string]string{"var/tmp": "../tmp", strings.TrimPrefix(InputDir, "/"): "run/input"}
+
+// makeRoot mounts what becomes /: an empty tmpfs, or an image.
 func (t *Tree) makeRoot(s *Spec) error {
-	mount, err := newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, setting{"source", "skillbox"}, setting{"mode", "0755"},
+	if s.Image != nil {
+		return t.mountImage(s)
+	}
+	mount, err := newFilesystem("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, setting{"source", "tmpfs"}, setting{"mode", "0755"},
 		setting{"size", "4194304"}, setting{"nr_inodes", "4096"}, owner("uid", s.Owner.RootUID), owner("gid", s.Owner.RootGID))
 	if err != nil {
 		return err
@@ -91,7 +100,7 @@ func (t *Tree) makeRoot(s *Spec) error {
 			return fmt.Errorf("rootfs: mkdir /%s: %w", name, err)
 		}
 	}
-	for link, target := range map[string]string{"var/tmp": "../tmp", strings.TrimPrefix(InputDir, "/"): "run/input"} {
+	for link, target := range rootLinks {
 		if err := unix.Symlinkat(target, t.root, link); err != nil {
 			return fmt.Errorf("rootfs: /%s: %w", link, err)
 		}

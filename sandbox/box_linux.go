@@ -37,6 +37,7 @@ type Box struct {
 	network    network
 	jail       *nsjail.Jail
 	supervisor *seccomp.Supervisor
+	watched    *watched // nil where the plan watches nothing
 	ids        *block   // its own; nil where the Host's is meant
 	session    *Session // nil in a box that serves one call
 	preload    *Preload // nil where nothing of the skill has started
@@ -97,9 +98,18 @@ func Prepare(h *Host, plan *Plan, id string) (_ *Box, err error) {
 	}
 	b.Phases["network_ms"] = b.network.ms
 	if b.jail.Listener != nil {
-		b.supervisor = seccomp.Supervise(b.jail.Listener, plan.Seccomp)
+		var watcher seccomp.Watcher
+		if b.watched = b.newWatched(b.jail.PID()); b.watched != nil {
+			watcher = b.watched.observer
+		}
+		b.supervisor = seccomp.Supervise(b.jail.Listener, plan.Seccomp, watcher)
 		if err := b.jail.AwaitReport(); err != nil {
 			return nil, err
+		}
+		if b.watched != nil {
+			if err := b.watched.observer.Ready(); err != nil {
+				return nil, err
+			}
 		}
 	}
 	b.Phases["jail_ms"] = Since(jailed)
@@ -196,10 +206,10 @@ func (b *Box) verify(h *Host) error {
 		Namespaces: h.Namespaces,
 		Seccomp:    true,
 		Writable:   b.Plan.Tree.Writable(),
-		Devices:    rootfs.Devices(),
+		Devices:    b.Plan.Tree.Devices(),
 		Masked:     b.Plan.OCI.Linux.MaskedPaths,
 		Interfaces: b.Plan.Network.interfaces(),
-		Hostname:   Hostname,
+		Hostname:   b.Plan.Tree.Hostname,
 		Refused:    b.neverReached() != nil,
 	})
 	if len(problems) > 0 {
@@ -215,6 +225,7 @@ func (b *Box) Close() error {
 	if b.jail != nil {
 		errs = append(errs, b.jail.Close())
 	}
+	errs = append(errs, b.watched.close()) // first: what it waits for may never come
 	if b.supervisor != nil {
 		errs = append(errs, b.supervisor.Close())
 	}

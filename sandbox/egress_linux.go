@@ -32,20 +32,24 @@ func (b *Box) openNetwork(h *Host) error {
 	if n.Path == "none" {
 		return nil
 	}
-	upstream, err := upstreams()
-	if n.resolves && err != nil {
-		return err
+	var upstream resolver.Upstream
+	if n.resolves {
+		var err error
+		if upstream, err = upstreams(); err != nil {
+			return err
+		}
 	}
 	own, err := ownAddresses()
 	if err != nil {
 		return err
 	}
 	rules := n.ruleset.OnHost(own)
-	err = b.network.handle.Open(netpolicy.Description{ID: b.ID, Rules: rules, Link: n.Path == "veth", Link6: n.IPv6, Limits: netpolicy.Limits(*n.Budget), Linker: h.Linker})
+	sinkhole := n.Path == "sinkhole"
+	err = b.network.handle.Open(netpolicy.Description{ID: b.ID, Rules: rules, Sinkhole: sinkhole, Link: n.Path == "veth", Link6: n.IPv6, Limits: netpolicy.Limits(*n.Budget), Linker: h.Linker})
 	if err != nil {
 		return err
 	}
-	b.network.gateway = gateway.Start(b.network.handle, gateway.Options{Rules: rules, Normalize: policy.NormalizeName, Upstream: upstream, Budget: *n.Budget})
+	b.network.gateway = gateway.Start(b.network.handle, gateway.Options{Rules: rules, Normalize: policy.NormalizeName, Upstream: upstream, Budget: *n.Budget, Sinkhole: sinkhole})
 	return nil
 }
 
@@ -75,6 +79,7 @@ func ownAddresses() (own []netip.Addr, err error) {
 type network struct {
 	handle  *netpolicy.Handle
 	gateway *gateway.Gateway // nil without a way out, and after it ended
+	ingress *gateway.Ingress // nil where nobody outside may reach the box, and after it ended
 	ms      float64
 
 	mu   sync.Mutex // whoever follows a dead client leaves while it may still be made
@@ -118,7 +123,9 @@ func (n *network) hangUp() (*gateway.Gateway, error) {
 }
 
 func (n *network) close() error {
-	_, err := n.hangUp()
+	err := n.retract()
+	_, errGateway := n.hangUp()
+	err = errors.Join(err, errGateway)
 	if n.handle != nil {
 		err = errors.Join(err, n.handle.Close())
 	}
@@ -128,36 +135,84 @@ func (n *network) close() error {
 // addNetwork puts what the box reached and was refused into the envelope. The skill has run: where the gateway did not end well, what it
 // has recorded is still told.
 func (b *Box) addNetwork(r *helper.Result) {
-	var report gateway.Report
-	var err error
-	if g := b.network.gateway; g == nil {
+	report, err := b.passed()
+	if report == nil {
 		return
-	} else if b.session != nil && b.Alive() {
-		report, err = g.Take()
-	} else {
-		_, err = b.network.hangUp()
-		report = g.Report()
 	}
 	r.Usage.Net = (*helper.Net)(&report.Totals)
 	for _, e := range report.Events {
-		r.Network = append(r.Network, helper.Flow{
-			Time: e.Time.UTC(), Kind: e.Kind, Name: e.Name, Address: address(e), Port: e.To.Port(), Proto: e.Proto, Rule: e.Verdict.Rule, Error: e.Err,
+		f := helper.Flow{
+			Time: e.Time.UTC(), Kind: e.Kind, Direction: direction(e), Name: e.Name, Address: address(e), Port: e.To.Port(), Proto: e.Proto, Rule: e.Verdict.Rule, Error: e.Err,
 			Sent: e.Sent, Received: e.Received, DurationMS: float64(e.Duration.Microseconds()) / 1000,
-		})
-	}
-	for _, e := range report.Denials {
-		rule := e.Verdict.Rule
-		if rule == "" {
-			rule = e.Verdict.Why
 		}
-		r.Denials = append(r.Denials, helper.Denial{Kind: e.Kind, What: e.What(), Rule: rule, Hint: e.Hint(), Count: e.Count})
+		if b.Plan.Network.Path == "sinkhole" && !e.In {
+			f.Sinkhole, f.First = true, string(e.First)
+			if !e.Verdict.Allowed {
+				f.Refused, f.Rule, f.Hint = true, deciding(e), e.Hint()
+			}
+			f.Count = e.Count
+		}
+		r.Network = append(r.Network, f)
 	}
+	r.Denials = append(r.Denials, refusedWays(report.Denials)...)
 	if report.Dropped > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d more lookups, connections and refusals are not listed", report.Dropped))
 	}
 	if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the record of the network may be incomplete: %v", err))
 	}
+}
+
+func refusedWays(denials []gateway.Event) (all []helper.Denial) {
+	for _, e := range denials {
+		all = append(all, helper.Denial{
+			Kind: e.Kind, Direction: direction(e), What: e.What(), Rule: deciding(e), Hint: e.Hint(), Count: e.Count, Name: e.Name, Address: address(e), Port: e.To.Port(), Proto: e.Proto, First: string(e.First),
+		})
+	}
+	return all
+}
+
+// passed is what went out and in since the last call, nil where nothing can.
+func (b *Box) passed() (report *gateway.Report, err error) {
+	n, lives := &b.network, b.session != nil && b.Alive()
+	if in := n.ingress; in != nil {
+		if !lives {
+			err = n.retract()
+		}
+		taken := in.Take()
+		report = &taken
+	}
+	g := n.gateway
+	if g == nil {
+		return report, err
+	}
+	var out gateway.Report
+	var errOut error
+	if lives {
+		out, errOut = g.Take()
+	} else {
+		_, errOut = n.hangUp()
+		out = g.Report()
+	}
+	if report != nil {
+		out = out.With(*report)
+	}
+	return &out, errors.Join(err, errOut)
+}
+
+func direction(e gateway.Event) string {
+	if e.In {
+		return "in"
+	}
+	return ""
+}
+
+// deciding is the line that refused something, or the reason where none did.
+func deciding(e gateway.Event) string {
+	if e.Verdict.Rule == "" {
+		return e.Verdict.Why
+	}
+	return e.Verdict.Rule
 }
 
 func address(e gateway.Event) string {

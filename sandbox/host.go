@@ -18,6 +18,10 @@ type Host struct {
 	Namespaces map[string]string
 	// CoreHandler says that the kernel hands crashes to a program of the host (a core_pattern that begins with a pipe).
 	CoreHandler bool
+	// Unwatchable says why nobody can watch a skill's calls here; "" is that skillboxd can.
+	Unwatchable string
+	// Name is the host name of the machine or container around skillboxd. Unnamable says why boxes cannot have another; "" is that they can.
+	Name, Unnamable string
 	// HardLimits are skillboxd's own resource limits, by the name that OCI gives them.
 	HardLimits map[string]uint64
 
@@ -37,6 +41,7 @@ type Host struct {
 
 	lasts  bool          // serves many calls
 	caller int           // on the machine
+	gid    int           // the caller's, on the machine
 	groups *cgroup.Place // nil with NoGroups
 
 	mu       sync.Mutex

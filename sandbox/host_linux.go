@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"skillbox/boxinit"
 	"skillbox/netpolicy"
 	"skillbox/rootfs"
+	"skillbox/seccomp"
 )
 
 // Enter makes the calling process's mount namespace private, gives it its own /proc and a tmpfs for box state, and finds out who
@@ -38,7 +40,7 @@ func Enter(lasts bool) (*Host, error) {
 	if h.Namespaces, err = boxinit.Namespaces(); err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	if err := errors.Join(h.identify(), h.readLimits(), h.findInit(), h.openGroups(), h.mountPrivate(), h.sweepLinks()); err != nil {
+	if err := errors.Join(h.identify(), h.readName(), h.readLimits(), h.findInit(), h.openGroups(), h.mountPrivate(), h.sweepLinks()); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
 	return h, nil
@@ -54,6 +56,9 @@ func (h *Host) sweepLinks() (err error) {
 
 // Caller is the uid on the machine of whom this skillboxd works for.
 func (h *Host) Caller() int { return h.caller }
+
+// CallerGroup is the caller's gid on the machine.
+func (h *Host) CallerGroup() int { return h.gid }
 
 // mountPrivate puts a tmpfs over a directory that no policy can name as a source, so that it hides nothing.
 func (h *Host) mountPrivate() error {
@@ -80,7 +85,7 @@ func (h *Host) identify() error {
 	if err != nil {
 		return err
 	}
-	h.caller = int(uids[0].outside)
+	h.caller, h.gid = int(uids[0].outside), int(gids[0].outside)
 	h.Linkable = func() (no4, no6 error) {
 		no := &netpolicy.NoForwarding{Message: "a link into the host's network takes root", Hint: "let root run the skill, or do without"}
 		return no, no
@@ -228,6 +233,12 @@ func (h *Host) readLimits() error {
 	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)
+	}
+	if scope, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope"); err == nil && strings.TrimSpace(string(scope)) == "3" {
+		h.Unwatchable = "kernel.yama.ptrace_scope is 3, which lasts until the next boot"
+	}
+	if !seccomp.CanWatch() {
+		h.Unwatchable = "Linux 5.19 is the first that can"
 	}
 	h.CoreHandler = len(pattern) > 0 && pattern[0] == '|'
 	h.HardLimits = map[string]uint64{}

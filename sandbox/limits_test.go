@@ -13,12 +13,17 @@ import (
 // decided is what limit makes of a policy on a host with these controllers.
 func decided(t *testing.T, h *Host, s Sources, text string) (*Plan, error) {
 	t.Helper()
-	p, err := policy.Parse("p.yaml", []byte("version: 1\n"+text))
+	plan := &Plan{Layers: map[string]string{}}
+	return plan, plan.limit(h, parsed(t, "version: 1\n"+text), s)
+}
+
+func parsed(t *testing.T, text string) *policy.Policy {
+	t.Helper()
+	p, err := policy.Parse("p.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan := &Plan{Layers: map[string]string{}}
-	return plan, plan.limit(h, p, s)
+	return p
 }
 
 var (

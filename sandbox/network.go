@@ -14,13 +14,22 @@ import (
 
 // Network is how a box reaches the world.
 type Network struct {
-	Path   string          `json:"path"`           // "none", "capture" or "veth"
+	Path   string          `json:"path"`           // "none", "capture", "veth" or "sinkhole"
 	IPv6   bool            `json:"ipv6,omitempty"` // the link carries it
 	Rules  []string        `json:"rules"`          // who may reach what, by which line
 	Budget *gateway.Budget `json:"budget,omitempty"`
+	// Ingress are the ports of the box at which the caller may ask to reach it.
+	Ingress []Ingress `json:"ingress,omitempty"`
 
 	ruleset  *netpolicy.Ruleset
 	resolves bool // a rule names domains
+}
+
+// Ingress is a port of a box, with the line that allows it.
+type Ingress struct {
+	Port uint16 `json:"port"`
+	Name string `json:"name,omitempty"`
+	Rule string `json:"rule"`
 }
 
 // Ruleset is what a policy says about the network.
@@ -42,10 +51,10 @@ func netRules(rules []policy.Rule) []netpolicy.Rule {
 // connect decides by which path the box's packets leave. What skillboxd carries looks the same from inside as what a link does, but for UDP.
 func (plan *Plan) connect(h *Host, p *policy.Policy) error {
 	plan.Network.Path, plan.Network.Rules = "none", []string{}
-	if len(p.Network.Egress) == 0 {
-		return nil
+	if len(p.Network.Egress) == 0 && !p.Network.Sinkhole {
+		return plan.admit(p)
 	}
-	if p.Syscalls.Profile == "strict" && !slices.Contains(p.Syscalls.Allow, "socket") {
+	if len(p.Network.Egress) > 0 && p.Syscalls.Profile == "strict" && !slices.Contains(p.Syscalls.Allow, "socket") {
 		return &Refusal{
 			Field: "syscalls.profile", Message: "strict has no network sockets, and network.egress asks for a way out", Hint: "use the default profile, or remove the rules",
 			Position: p.Position("syscalls.profile"),
@@ -53,10 +62,39 @@ func (plan *Plan) connect(h *Host, p *policy.Policy) error {
 	}
 	plan.Network = Network{
 		Path: "capture", ruleset: Ruleset(p), resolves: slices.ContainsFunc(p.Network.Egress, func(r policy.Rule) bool { return len(r.Domains) > 0 }),
-		Budget: &gateway.Budget{Bytes: p.Network.Limits.Bytes, Connections: p.Network.Limits.Connections, Rate: p.Network.Limits.Rate},
+		Budget: budget(p),
+	}
+	if err := plan.admit(p); err != nil {
+		return err
 	}
 	plan.Network.Rules = strings.Split(strings.TrimSuffix(plan.Network.ruleset.String(), "\n"), "\n")
+	if p.Network.Sinkhole {
+		plan.Network.Path, plan.Network.resolves = "sinkhole", false
+		return nil
+	}
 	return plan.link(h, p)
+}
+
+func budget(p *policy.Policy) *gateway.Budget {
+	return &gateway.Budget{Bytes: p.Network.Limits.Bytes, Connections: p.Network.Limits.Connections, Rate: p.Network.Limits.Rate}
+}
+
+// admit notes at which ports the box may be reached.
+func (plan *Plan) admit(p *policy.Policy) error {
+	if len(p.Network.Ingress) == 0 {
+		return nil
+	}
+	if p.Syscalls.Profile == "strict" && !slices.Contains(p.Syscalls.Allow, "socket") {
+		return &Refusal{
+			Field: "syscalls.profile", Message: "strict has no network sockets, and network.ingress asks for a listener", Hint: "use the default profile, or remove the ports",
+			Position: p.Position("syscalls.profile"),
+		}
+	}
+	for _, i := range p.Network.Ingress {
+		plan.Network.Ingress = append(plan.Network.Ingress, Ingress{uint16(i.Port), i.Name, fmt.Sprintf("%s:%d", i.At.File, i.At.Line)})
+	}
+	plan.Network.Budget = budget(p)
+	return nil
 }
 
 // link gives the box a link if rules need one that skillboxd cannot replace, or could do with one.
@@ -98,8 +136,22 @@ func unlinked(field string, at policy.Position, what string, why error) error {
 }
 
 func (n *Network) layer() string {
-	if n.Path == "none" {
+	if len(n.Ingress) == 0 {
+		return n.wayOut()
+	}
+	var ports []string
+	for _, i := range n.Ingress {
+		ports = append(ports, fmt.Sprint(i.Port))
+	}
+	return n.wayOut() + "; the caller may reach port " + strings.Join(ports, ", ")
+}
+
+func (n *Network) wayOut() string {
+	switch n.Path {
+	case "none":
 		return "loopback only"
+	case "sinkhole":
+		return "sinkhole: names and connections end in skillboxd, which answers and records them; nothing leaves"
 	}
 	return n.Path + ": what network.egress names, by rules in a namespace that the skill does not own"
 }

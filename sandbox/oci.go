@@ -42,10 +42,9 @@ var unwritable = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/p
 func oci(h *Host, p *policy.Policy, w Watched) *specs.Spec {
 	uids, gids := h.IDs.mappings()
 	return &specs.Spec{
-		Version:  specs.Version,
-		Hostname: Hostname,
-		Root:     &specs.Root{Path: "", Readonly: true},
-		Mounts:   []specs.Mount{{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}}},
+		Version: specs.Version,
+		Root:    &specs.Root{Path: "", Readonly: true},
+		Mounts:  []specs.Mount{{Destination: "/proc", Type: "proc", Source: "proc", Options: []string{"nosuid", "nodev", "noexec"}}},
 		Process: &specs.Process{
 			User:            specs.User{UID: uint32(h.IDs.BoxUID), GID: uint32(h.IDs.BoxGID)},
 			Args:            []string{initPath},

@@ -5,19 +5,18 @@ package sandbox
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
 	"skillbox/bundle"
 	"skillbox/cgroup"
+	"skillbox/image"
 	"skillbox/policy"
 	"skillbox/rootfs"
 	"skillbox/seccomp"
 )
-
-// Hostname of every box.
-const Hostname = "skillbox"
 
 // Plan is everything that a ready box depends on, and nothing of a single call: two calls with equal plans could be served by
 // two boxes prepared alike.
@@ -65,8 +64,12 @@ type Watched struct {
 // Sources are the host paths of a plan, opened and identified by the caller: the bundle, and each bind of the policy in order,
 // reads first.
 type Sources struct {
-	Bundle Source
-	Binds  []Source
+	Bundle   Source
+	BundleAt string // where the bundle appears besides rootfs.SkillDir, "" for nowhere
+	Binds    []Source
+	Image    *image.Image // of a policy's base that is one
+	Root     Source       // its tree
+	GPU      *rootfs.GPU  // where the policy grants GPUs
 	// Disks that hold them, and paths that lie on none, where the policy limits disks.
 	Disks    []cgroup.Disk
 	Diskless []string
@@ -94,6 +97,7 @@ func Compile(h *Host, p *policy.Policy, b *bundle.Bundle, s Sources) (*Plan, err
 		IDs:  h.IDs,
 		Seccomp: seccomp.Spec{
 			Profile: p.Syscalls.Profile, Allow: p.Syscalls.Allow, Deny: p.Syscalls.Deny, Report: p.Audit.Syscalls != "none",
+			Calls: watchedLevel(p.Audit.Syscalls), Files: watchedLevel(p.Audit.Files),
 		},
 		Env:     p.Env.Set,
 		Pass:    p.Env.Pass,
@@ -103,7 +107,8 @@ func Compile(h *Host, p *policy.Policy, b *bundle.Bundle, s Sources) (*Plan, err
 			OutputBytes: p.Resources.Output, Truncate: p.Resources.OutputOverflow == "truncate",
 			FilesBytes: p.Filesystem.Output, FilesCount: maxOutputFile,
 		},
-		Layers: map[string]string{},
+		Layers:   map[string]string{},
+		Warnings: slices.Clone(b.Warnings),
 	}
 	if err := plan.refuse(h, p); err != nil {
 		return nil, err
@@ -119,8 +124,24 @@ func Compile(h *Host, p *policy.Policy, b *bundle.Bundle, s Sources) (*Plan, err
 	}
 	plan.Tree = tree(h, p, b, s)
 	plan.OCI = oci(h, p, plan.Watched)
+	var err error
+	if plan.Tree.Hostname, err = plan.name(h, p); err != nil {
+		return nil, err
+	}
+	plan.configure(s.Image)
 	plan.describe(p)
 	return plan, nil
+}
+
+// unwatched are the highest levels that every host has.
+var unwatched = map[string]string{"audit.syscalls": "denied", "audit.files": "none"}
+
+// watchedLevel is a level of the policy's as package seccomp knows it: "" where no call that is allowed is watched.
+func watchedLevel(level string) string {
+	if level == "none" || level == "denied" {
+		return ""
+	}
+	return level
 }
 
 // refuse lists what later versions enforce.
@@ -128,14 +149,10 @@ func (plan *Plan) refuse(h *Host, p *policy.Policy) error {
 	at := func(field, message, hint string) error {
 		return &Refusal{Field: field, Message: message, Hint: hint, Position: p.Position(field)}
 	}
-	if base := p.Rootfs.Base; base != "host" && len(base) > 4 && base[:4] != "dir:" {
-		return at("rootfs.base", fmt.Sprintf("base %s is not available yet", base), "use host or dir:/absolute/path")
-	}
-	if level := p.Audit.Syscalls; level == "security" || level == "all" {
-		return at("audit.syscalls", fmt.Sprintf("level %s is not available yet", level), "use none or denied")
-	}
-	if level := p.Audit.Files; level != "none" {
-		return at("audit.files", fmt.Sprintf("level %s is not available yet", level), "use none")
+	for field, level := range map[string]string{"audit.syscalls": watchedLevel(p.Audit.Syscalls), "audit.files": watchedLevel(p.Audit.Files)} {
+		if level != "" && h.Unwatchable != "" {
+			return at(field, fmt.Sprintf("level %s has to look at the skill's calls and make them in its place, which cannot be done here: %s", level, h.Unwatchable), "use "+unwatched[field])
+		}
 	}
 	if hard, ok := h.HardLimits["RLIMIT_NOFILE"]; ok && p.Named("resources.open_files") && uint64(p.Resources.OpenFiles) > hard {
 		return at("resources.open_files", fmt.Sprintf("%d is above this session's hard limit of %d", p.Resources.OpenFiles, hard), "raise it with ulimit -Hn, or ask for less")
@@ -168,20 +185,25 @@ func tree(h *Host, p *policy.Policy, b *bundle.Bundle, s Sources) rootfs.Spec {
 		BoxUID:      h.IDs.BoxUID,
 		BoxGID:      h.IDs.BoxGID,
 		Bundle:      rootfs.Bind{Source: s.Bundle.Source, Path: rootfs.SkillDir, IDMap: idmap, MapUID: s.Bundle.UID, MapGID: s.Bundle.GID},
+		BundleAt:    s.BundleAt,
 		CopyOnWrite: p.Rootfs.Bundle == "copy-on-write",
 		TmpSize:     p.Filesystem.Tmp,
 		HomeSize:    p.Filesystem.Home,
 		OutputSize:  p.Filesystem.Output,
 		ResultSize:  resultBytes,
+		Programs:    bundle.Programs(),
 		Init:        h.Init,
 		InitPath:    initPath,
-		Hostname:    Hostname,
+		GPU:         s.GPU,
 	}
-	if b.Shim != "" {
-		t.Files = map[string][]byte{}
-		for name, content := range bundle.Shims() {
-			t.Files[rootfs.ShimDir+"/"+name] = content
+	for name, content := range b.ShimFiles() {
+		if t.Files == nil {
+			t.Files = map[string][]byte{}
 		}
+		t.Files[rootfs.ShimDir+"/"+name] = content
+	}
+	if s.Image != nil {
+		t.Image = &rootfs.Image{Digest: s.Image.Digest, ID: s.Image.ID, Source: s.Root.Source}
 	}
 	for i, bind := range append(append([]policy.Bind{}, p.Filesystem.Read...), p.Filesystem.Write...) {
 		t.Binds = append(t.Binds, rootfs.Bind{
@@ -210,8 +232,14 @@ func (plan *Plan) describe(p *policy.Policy) {
 	}
 	plan.Layers["capabilities"] = "none, no_new_privs"
 	plan.Layers["root"] = "read-only, base " + p.Rootfs.Base
+	if i := plan.Tree.Image; i != nil {
+		plan.Layers["root"] += " (" + i.Digest + ")"
+	}
 	plan.Layers["bundle"] = p.Rootfs.Bundle
 	plan.Layers["seccomp"] = p.Syscalls.Profile
+	if g := plan.Tree.GPU; g != nil {
+		plan.Layers["devices"] = fmt.Sprintf("%d nodes of GPUs, and what their driver makes of calls to it", len(g.Nodes))
+	}
 	plan.Layers["network"] = plan.Network.layer()
 }
 

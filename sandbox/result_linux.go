@@ -9,6 +9,7 @@ import (
 	"skillbox/boxinit"
 	"skillbox/cgroup"
 	"skillbox/helper"
+	"skillbox/seccomp"
 )
 
 // result words what happened. Only what we did counts as our verdict: an exit code of 124 or 137 by the skill is just that.
@@ -119,13 +120,14 @@ func (b *Box) notStarted(s *boxinit.Started, began time.Time) *helper.Result {
 }
 
 func (b *Box) envelope(began time.Time) *helper.Result {
-	r := &helper.Result{ID: b.ID, Phases: b.Phases, Sandbox: helper.Sandbox{Mode: b.Plan.Mode, Layers: b.Plan.Layers, Start: b.Start}}
+	r := &helper.Result{ID: b.ID, Phases: b.Phases, Sandbox: helper.Sandbox{Mode: b.Plan.Mode, Layers: b.Plan.Layers, Image: b.Plan.ImageDigest(), Start: b.Start}}
 	r.Warnings = append(r.Warnings, b.Plan.Warnings...)
 	r.Phases["run_ms"] = Since(began)
 	return r
 }
 
 func (b *Box) addDenials(r *helper.Result) {
+	defer b.watched.told(r)
 	if b.supervisor == nil {
 		return
 	}
@@ -133,13 +135,33 @@ func (b *Box) addDenials(r *helper.Result) {
 	if b.session != nil {
 		denials = b.supervisor.Take
 	}
-	for _, d := range denials() {
+	r.Denials = append(r.Denials, b.refusedCalls(denials())...)
+}
+
+// Refused returns what tells, while Run runs, what the skill was refused so far: system calls, and ways of the network. It must be asked for before Run.
+func (b *Box) Refused() func() []helper.Denial {
+	supervisor, way := b.supervisor, b.network.gateway
+	return func() (all []helper.Denial) {
+		if supervisor != nil {
+			all = b.refusedCalls(supervisor.Denials())
+		}
+		if way != nil {
+			all = append(all, refusedWays(way.Report().Denials)...)
+		}
+		return all
+	}
+}
+
+func (b *Box) refusedCalls(denials []seccomp.Denial) (all []helper.Denial) {
+	for _, d := range denials {
 		what := d.Syscall
 		if d.Detail != "" {
 			what = fmt.Sprintf("%s(%s)", d.Syscall, d.Detail)
 		}
-		r.Denials = append(r.Denials, helper.Denial{
+		all = append(all, helper.Denial{
 			Kind: "syscall", What: what, Rule: "syscalls.profile " + b.Plan.Seccomp.Profile + ": " + d.Errno, Hint: d.Hint, Count: d.Count,
+			Name: d.Syscall, Detail: d.Detail, Errno: d.Errno,
 		})
 	}
+	return all
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 // Call is what one run brings to a prepared box.
 type Call struct {
 	Argv    []string
+	Dir     string            // where the skill starts: an absolute path in the box; "" is the bundle's
 	Env     map[string]string // values for the plan's Pass names
 	Secrets map[string]string // values for the plan's Secrets
 	Params  io.Reader         // nil for none; otherwise the skill's stdin and ParamsFile
@@ -33,6 +35,9 @@ type Call struct {
 	Cols    uint16
 	Term    string
 	Timeout time.Duration // shorter than the plan's; 0 is the plan's
+
+	// Record gets what the skill does as the plan's audit levels say, from time to time and at the end; nil drops it.
+	Record func([]Observed)
 
 	Cancel <-chan struct{} // one value: end the run gently; closed or a second value: at once
 	Resize <-chan helper.Resize
@@ -92,7 +97,8 @@ func (b *Box) perform(call Call, params int, end *ending, began time.Time) (*hel
 	if b.Plan.Limits.Truncate {
 		over = nil
 	}
-	message := boxinit.Call{Argv: call.Argv, Env: b.environment(call), Cwd: rootfs.SkillDir, TTY: call.TTY, Rows: call.Rows, Cols: call.Cols, Stay: b.session != nil}
+	message := boxinit.Call{Argv: call.Argv, Env: b.environment(call), Cwd: cmp.Or(call.Dir, rootfs.SkillDir), TTY: call.TTY, Rows: call.Rows, Cols: call.Cols, Stay: b.session != nil}
+	defer b.watched.follow(call.Record)()
 	var err error
 	var pipes *stdio
 	var started *boxinit.Started
@@ -304,12 +310,15 @@ func (p preader) ReadAt(buffer []byte, at int64) (int, error) {
 // environment is all that the skill gets: fixed names, the policy's values, and the caller's values that the policy passes.
 func (b *Box) environment(call Call) []string {
 	values := map[string]string{
-		"PATH":                 "/usr/local/bin:/usr/bin:/bin",
+		"PATH":                 "/usr/local/bin:/usr/bin:/bin:" + rootfs.ProgramDir,
 		"HOME":                 rootfs.HomeDir,
 		"LANG":                 "C.UTF-8",
 		"TZ":                   "UTC",
 		"TMPDIR":               "/tmp",
 		"SKILLBOX_RESULT_FILE": rootfs.ResultFile,
+	}
+	if g := b.Plan.Tree.GPU; g != nil && len(g.Libraries) > 0 && b.Plan.Tree.Base != "host" {
+		values["LD_LIBRARY_PATH"] = rootfs.LibraryDir
 	}
 	if call.Params != nil {
 		values["SKILLBOX_PARAMS_FILE"] = rootfs.ParamsFile
@@ -443,6 +452,9 @@ func (b *Box) ReadResult(limit int64) ([]byte, error) {
 	}
 	return data, err
 }
+
+// Changed is the upper layer over the skill's bundle, nil where it is read-only; it is valid as Outputs is.
+func (b *Box) Changed() *os.File { return b.tree.Changed }
 
 // Outputs is the root of what the skill left in /output; it is valid until Close, also after the box's processes are gone.
 func (b *Box) Outputs() *os.File { return b.tree.Output }

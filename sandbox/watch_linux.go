@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skillbox/helper"
+	"skillbox/rootfs"
 )
 
 // watchInterval is how often a box is looked at where no cgroup limits it. What a skill can take in between is bounded by RLIMIT_DATA
@@ -132,13 +134,14 @@ func (w *watchdog) close() {
 }
 
 // scratchMounts finds, in the text of a box's mountinfo (proc_pid_mountinfo(5)), the file systems in memory that rootfs made for the
-// skill to write. A writable overlay is the bundle's: of it statfs(2) tells about its upper layer. The box cannot change its mounts.
+// skill to write, by their places: their source says nothing, so that a skill sees mounts as any machine has them. A writable overlay is
+// the bundle's: of it statfs(2) tells about its upper layer. The box cannot change its mounts.
 func scratchMounts(mountinfo string) (paths []string) {
 	seen := map[string]bool{}
 	for line := range strings.Lines(mountinfo) {
 		mount, filesystem, _ := strings.Cut(line, " - ")
 		m, f := strings.Fields(mount), strings.Fields(filesystem)
-		if len(m) < 6 || len(f) < 2 || f[1] != "skillbox" || (f[0] != "tmpfs" && f[0] != "overlay") {
+		if len(m) < 6 || len(f) < 2 || !slices.Contains(rootfs.Scratch(), m[4]) || (f[0] != "tmpfs" && f[0] != "overlay") {
 			continue
 		}
 		if device := m[2]; !seen[device] && strings.HasPrefix(m[5], "rw") {

@@ -77,14 +77,14 @@ func TestProcessorTimeOfProcessesThatAreGoneStillCounts(t *testing.T) {
 }
 
 func TestScratchIsWhatTheSkillMayWrite(t *testing.T) {
-	const mounts = `120 119 0:40 / / ro,nosuid,nodev - tmpfs skillbox rw,size=4096k
+	const mounts = `120 119 0:40 / / ro,nosuid,nodev - tmpfs tmpfs rw,size=4096k
 121 120 0:41 / /usr ro,nosuid,nodev - ext4 /dev/sda1 rw
-122 120 0:42 /call /run ro,nosuid,nodev,noexec - tmpfs skillbox rw
-123 122 0:43 / /run/skillbox/result rw,nosuid,nodev - tmpfs skillbox rw
-124 120 0:44 / /tmp rw,nosuid,nodev shared:1 - tmpfs skillbox rw,size=65536k
-125 120 0:44 /x /var/tmp rw,nosuid,nodev - tmpfs skillbox rw
+122 120 0:42 /call /run ro,nosuid,nodev,noexec - tmpfs tmpfs rw
+123 122 0:43 / /run/skillbox/result rw,nosuid,nodev - tmpfs tmpfs rw
+124 120 0:44 / /tmp rw,nosuid,nodev shared:1 - tmpfs tmpfs rw,size=65536k
+125 120 0:44 /x /var/tmp rw,nosuid,nodev - tmpfs tmpfs rw
 126 120 0:45 / /data rw,nosuid,nodev - tmpfs tmpfs rw
-127 120 0:46 / /skill rw,nosuid,nodev - overlay skillbox rw
+127 120 0:46 / /skill rw,nosuid,nodev - overlay overlay rw
 128 120 0:47 / /proc rw,nosuid,nodev,noexec - proc proc rw
 short line
 `

@@ -52,7 +52,7 @@ func compile(s Spec) (*Program, error) {
 			if err := add(f, nr, c, s.Report); err != nil {
 				return nil, fmt.Errorf("seccomp: rule for %s: %w", c.row.Name, err)
 			}
-			if s.Report && c.row.reported() {
+			if c.row.Watch || s.Report && c.row.reported() {
 				listener = 0
 			}
 		}
@@ -70,7 +70,7 @@ func (r Row) reported() bool { return r.Action == Refuse && !r.Quiet }
 func add(f *libseccomp.ScmpFilter, nr int32, c cube, report bool) error {
 	action := libseccomp.ActAllow
 	switch {
-	case report && c.row.reported():
+	case c.row.Watch, report && c.row.reported():
 		action = libseccomp.ActNotify
 	case c.row.Action == Refuse && c.row.Errno == defaultErrno:
 		return nil // the filter's default, which libseccomp refuses to hear twice
@@ -129,7 +129,7 @@ type Cache struct {
 
 // Compile is Compile, remembered. The program must not be changed.
 func (c *Cache) Compile(s Spec) (*Program, error) {
-	key := fmt.Sprintf("%s\n%t\n%s\n%s", s.Profile, s.Report, strings.Join(s.Allow, " "), strings.Join(s.Deny, " "))
+	key := fmt.Sprintf("%s\n%t\n%s\n%s\n%s\n%s", s.Profile, s.Report, s.Calls, s.Files, strings.Join(s.Allow, " "), strings.Join(s.Deny, " "))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.programs[key]; p != nil {

@@ -114,7 +114,7 @@ func merge(zero, one []cube, n uint8, bit uint32) []cube {
 }
 
 func sameVerdict(a, b Row) bool {
-	return a.Name == b.Name && a.Reason == b.Reason && a.Action == b.Action && a.Errno == b.Errno && a.Quiet == b.Quiet
+	return a.Name == b.Name && a.Reason == b.Reason && a.Action == b.Action && a.Errno == b.Errno && a.Quiet == b.Quiet && a.Watch == b.Watch
 }
 
 // openBits is every bit of the argument that some row still asks about.

@@ -4,6 +4,7 @@ package seccomp
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"strings"
@@ -15,8 +16,8 @@ import (
 
 func TestTheKernelDecidesAsDecideDoes(t *testing.T) {
 	for _, s := range specs() {
-		if s.Report {
-			continue // the next test
+		if s.listens() {
+			continue // the next tests
 		}
 		rows := newTable(s)
 		calls := probeable(rows)
@@ -46,6 +47,51 @@ func TestTheKernelDecidesAsDecideDoes(t *testing.T) {
 			}
 		}
 		t.Logf("%+v: %d calls", s, len(calls))
+	}
+}
+
+// marker answers marked calls that are watched as a marked filter would those that are let through. The probe's own go on.
+type marker struct{ seen map[string]int }
+
+func (m marker) Watch(n *Notification) Answer {
+	if n.Args[5]>>32 != mark {
+		return Continue()
+	}
+	m.seen[n.Name]++
+	return Fail(allowed)
+}
+
+// What is watched reaches the watcher, what is not goes on as before, and what is refused stays so.
+func TestTheKernelShowsWhatIsWatched(t *testing.T) {
+	for _, s := range specs() {
+		if !s.watching() {
+			continue
+		}
+		rows := newTable(s)
+		calls := probeable(rows)
+		w := marker{map[string]int{}}
+		p := runWatched(t, s, w, probeRequest{Program: program(t, s), Marked: true, Calls: calls})
+		if len(p.Errnos) != len(calls) {
+			t.Fatalf("%+v: the probe ended with %v after %d calls: %s", s, p.state, len(p.Errnos), p.stderr)
+		}
+		want := map[string]int{}
+		for i, c := range calls {
+			v := rows.decide(c)
+			errno := int(v.Errno)
+			switch {
+			case v.Row.Watch:
+				errno = allowed
+				want[v.Row.Name]++
+			case v.Action == Allow:
+				errno = int(unix.ENOSYS) // what markFilter answers below a listener
+			}
+			if p.Errnos[i] != errno {
+				t.Errorf("%+v: %+v: the kernel says %d, not %d", s, c, p.Errnos[i], errno)
+			}
+		}
+		if !maps.Equal(w.seen, want) || len(want) < 10 {
+			t.Errorf("%+v: seen %v, want %v", s, w.seen, want)
+		}
 	}
 }
 
@@ -137,7 +183,7 @@ func TestInstallWantsNoNewPrivs(t *testing.T) {
 	if set, _ := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); set == 1 {
 		t.Skip("this process has no_new_privs already")
 	}
-	if _, err := Install(program(t, Spec{})); err == nil || !strings.Contains(err.Error(), "no_new_privs") {
+	if _, err := Install(program(t, Spec{}), nil); err == nil || !strings.Contains(err.Error(), "no_new_privs") {
 		t.Errorf("got %v", err)
 	}
 }

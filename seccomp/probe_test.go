@@ -75,7 +75,7 @@ func probe() {
 			}
 		}
 		start := time.Now()
-		listener, err := Install(req.Program)
+		listener, err := Install(req.Program, nil)
 		answer.Installing = time.Since(start)
 		if err != nil {
 			fail(err)
@@ -93,7 +93,7 @@ func probe() {
 	}
 	answer.Threads = threadStates()
 	if req.Again != nil {
-		_, err := Install(req.Again)
+		_, err := Install(req.Again, nil)
 		if answer.Again = fmt.Sprint(err); errors.Is(err, ErrListenerTaken) {
 			answer.Again = "listener taken"
 		}
@@ -201,10 +201,15 @@ func (p probed) killedBy(sig syscall.Signal) bool {
 // runProbe runs the request to its end, under a supervisor where the program has a listener.
 func runProbe(t testing.TB, s Spec, req probeRequest) probed {
 	t.Helper()
+	return runWatched(t, s, nil, req)
+}
+
+func runWatched(t testing.TB, s Spec, w Watcher, req probeRequest) probed {
+	t.Helper()
 	p := startProbe(t, req)
 	var v *Supervisor
 	if p.listener != nil {
-		v = Supervise(p.listener, s)
+		v = Supervise(p.listener, s, w)
 	}
 	_ = p.cmd.Wait()
 	done := probed{stdout: p.stdout.String(), stderr: p.stderr.String(), state: p.cmd.ProcessState}

@@ -24,6 +24,8 @@ func specs() []Spec {
 	return append(all,
 		Spec{Allow: []string{"ptrace", "personality", "io_setup"}, Deny: []string{"socket", "statx", "inotify_init1"}},
 		Spec{Profile: "strict", Allow: []string{"mlock", "memfd_create"}, Deny: []string{"bind"}, Report: true},
+		Spec{Report: true, Calls: Security}, Spec{Report: true, Calls: AllCalls}, Spec{Files: Writes},
+		Spec{Profile: "debug", Report: true, Calls: Security, Files: AllFiles}, Spec{Profile: "strict", Report: true, Calls: Security, Files: Writes},
 	)
 }
 
@@ -33,7 +35,7 @@ func TestTheCompiledProgramDecidesAsDecideDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(p.Filters) != 1 || (p.Listener == 0) != s.Report {
+		if len(p.Filters) != 1 || (p.Listener == 0) != s.listens() {
 			t.Fatalf("%+v: %d filters, listener %d", s, len(p.Filters), p.Listener)
 		}
 		vm := machine(t, p.Filters[0])
@@ -55,6 +57,8 @@ func TestTheCompiledProgramDecidesAsDecideDoes(t *testing.T) {
 // wordOf is the verdict as a filter returns it.
 func wordOf(v Verdict, report bool) uint32 {
 	switch {
+	case v.Row.Watch:
+		return unix.SECCOMP_RET_USER_NOTIF
 	case v.Action == Allow:
 		return unix.SECCOMP_RET_ALLOW
 	case v.Action == Kill:
@@ -108,34 +112,47 @@ func (m vm) run(t *testing.T, c Call) uint32 {
 }
 
 func TestStockProgramsAreFresh(t *testing.T) {
-	for _, profile := range Profiles() {
-		for _, report := range []bool{false, true} {
-			s := Spec{Profile: profile, Report: report}
-			fresh, err := compile(s)
-			if err != nil {
+	for _, s := range stockSpecs() {
+		fresh, err := compile(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if *update {
+			if err := os.WriteFile(filepath.Join("programs", stockName(s)), fresh.Filters[0], 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if *update {
-				if err := os.WriteFile(filepath.Join("programs", stockName(s)), fresh.Filters[0], 0o644); err != nil {
-					t.Fatal(err)
-				}
-				continue
-			}
-			ready := stock(s)
-			if ready == nil {
-				t.Errorf("%s: no stock program for this architecture", stockName(s))
-				continue
-			}
-			if ready.Listener != fresh.Listener {
-				t.Errorf("%s: listener %d, compiled now %d", stockName(s), ready.Listener, fresh.Listener)
-			}
-			// Another libseccomp may order its tree otherwise; the program must then decide alike, which
-			// TestTheCompiledProgramDecidesAsDecideDoes checks of the stock one, so only the same library must agree to the byte.
-			if !bytes.Equal(ready.Filters[0], fresh.Filters[0]) && isStockLibrary() {
-				t.Errorf("%s is stale: go generate ./seccomp", stockName(s))
+			continue
+		}
+		ready := stock(s)
+		if ready == nil {
+			t.Errorf("%s: no stock program for this architecture", stockName(s))
+			continue
+		}
+		if ready.Listener != fresh.Listener {
+			t.Errorf("%s: listener %d, compiled now %d", stockName(s), ready.Listener, fresh.Listener)
+		}
+		// Another libseccomp may order its tree otherwise; the program must then decide alike, which
+		// TestTheCompiledProgramDecidesAsDecideDoes checks of the stock one, so only the same library must agree to the byte.
+		if !bytes.Equal(ready.Filters[0], fresh.Filters[0]) && isStockLibrary() {
+			t.Errorf("%s is stale: go generate ./seccomp", stockName(s))
+		}
+	}
+}
+
+// stockSpecs are those that have a program compiled ahead: every profile with and without reporting, and what observes the default one.
+func stockSpecs() []Spec {
+	var all []Spec
+	for _, profile := range Profiles() {
+		all = append(all, Spec{Profile: profile}, Spec{Profile: profile, Report: true})
+	}
+	for _, calls := range []string{"", Security} {
+		for _, files := range []string{"", Writes, AllFiles} {
+			if s := (Spec{Report: true, Calls: calls, Files: files}); s.watching() {
+				all = append(all, s)
 			}
 		}
 	}
+	return all
 }
 
 // isStockLibrary says whether libseccomp is of the version that made the stock programs.

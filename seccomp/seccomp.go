@@ -26,6 +26,8 @@ type Spec struct {
 	Allow   []string // calls to open besides; Validate says which may be
 	Deny    []string // calls to refuse besides
 	Report  bool     // refused calls go to a listener (see Supervise) instead of straight back with their errno
+	Calls   string   // allowed calls that go there too: "" none, Security, AllCalls
+	Files   string   // likewise: "" none, Writes, AllFiles
 }
 
 // Action is what happens to a call. The zero value refuses.
@@ -57,6 +59,7 @@ type Row struct {
 	Reason string
 	Quiet  bool // a refusal that ordinary programs probe and fall back from: never reported
 	Final  bool // a refusal that no policy can lift
+	Watch  bool // a permission whose calls are seen by a Watcher before the kernel runs them
 }
 
 // Cond holds when argument Arg (0 to 5), masked, is one of In. Only the low 32 bits count: a filter sees 64-bit registers
@@ -152,7 +155,7 @@ func (s Spec) rows() []Row {
 			better = append(better, Row{Name: name, Errno: denyErrno(name), Reason: "the policy's syscalls.deny names it"})
 		}
 	}
-	return replace(rows, better)
+	return s.watch(replace(rows, better))
 }
 
 // denyErrno is EPERM, but ENOSYS where programs fall back from a call they find missing and break on one forbidden: statx, copy_file_range

@@ -24,7 +24,7 @@ func stock(s Spec) *Program {
 		return nil
 	}
 	p := &Program{Filters: [][]byte{code}, Listener: -1}
-	if s.Report {
+	if s.listens() {
 		p.Listener = 0
 	}
 	return p
@@ -37,6 +37,12 @@ func stockName(s Spec) string {
 	}
 	if s.Report {
 		name += "-report"
+	}
+	if s.Calls != "" {
+		name += "-calls-" + s.Calls
+	}
+	if s.Files != "" {
+		name += "-files-" + s.Files
 	}
 	return name + "-" + runtime.GOARCH + ".bpf"
 }

@@ -12,14 +12,15 @@ import (
 )
 
 // Supervisor answers the calls that a filter compiled with Report refuses: each gets the errno that Decide gives it, and is
-// counted. It reads register values only, never the skill's memory, and never lets a call continue: what was decided on
-// memory that another thread can change would be decided on nothing (seccomp_unotify(2)).
+// counted. It decides on register values only, never on the skill's memory: what was decided on memory that another thread can
+// change would be decided on nothing (seccomp_unotify(2)). A call continues only where the rows allow it as a row that is watched.
 //
 // It speaks the kernel's three ioctls itself: libseccomp's receive blocks an OS thread per box and cannot be ended, whereas
 // this one waits in Go's poller, so that a thousand parked boxes cost a thousand goroutines. It also builds without cgo.
 type Supervisor struct {
 	listener *os.File
 	spec     Spec
+	watcher  Watcher         // nil where the Spec watches nothing
 	answers  func() *answers // made when the first call is refused: most boxes never need it
 	pace     pace
 	closing  chan struct{}
@@ -47,9 +48,9 @@ func newAnswers(s Spec) *answers {
 
 // Supervise takes the listener over and answers it until the last task under the filter is gone, or Close. While nobody
 // answers, refused calls wait; after Close they get ENOSYS from the kernel.
-func Supervise(listener *os.File, s Spec) *Supervisor {
+func Supervise(listener *os.File, s Spec, w Watcher) *Supervisor {
 	v := &Supervisor{
-		spec: s, answers: sync.OnceValue(func() *answers { return newAnswers(s) }),
+		spec: s, watcher: w, answers: sync.OnceValue(func() *answers { return newAnswers(s) }),
 		closing: make(chan struct{}), ended: make(chan struct{}),
 	}
 	var err error
@@ -213,28 +214,39 @@ func (v *Supervisor) answer(fd int) error {
 		}
 		return fmt.Errorf("receive: %w", err)
 	}
-	errno := v.count(Call{Arch: n.arch, Nr: n.nr, Args: n.args})
-	v.throttle()
-	if err := ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_ID_VALID, unsafe.Pointer(&n.id)); err == unix.ENOENT {
-		return nil
+	c := Call{Arch: n.arch, Nr: n.nr, Args: n.args}
+	known := v.answers()
+	verdict := known.rows.decide(c)
+	var r response
+	if verdict.Action == Allow && verdict.Row.Watch && v.watcher != nil {
+		answer := v.watcher.Watch(&Notification{ID: n.id, PID: int(n.pid), Name: verdict.Row.Name, Args: n.args, supervisor: v})
+		if answer.later {
+			return nil
+		}
+		r = answer.response(n.id)
+	} else {
+		r = response{id: n.id, err: -int32(v.count(c, verdict))}
+		v.throttle()
 	}
-	r := response{id: n.id, err: -int32(errno)}
-	if err := ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r)); err != nil && err != unix.ENOENT {
+	return v.send(fd, &r)
+}
+
+// send gives an answer. That the call is gone meanwhile is no error.
+func (v *Supervisor) send(fd int, r *response) error {
+	if err := ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(r)); err != nil && err != unix.ENOENT && err != unix.EINPROGRESS {
 		return fmt.Errorf("answer: %w", err)
 	}
 	return nil
 }
 
-// count decides and remembers. A call that the filter sent here although the rows allow it can only be a mistake of ours;
+// count remembers a refusal. A call that the filter sent here although the rows allow it can only be a mistake of ours;
 // it is refused.
-func (v *Supervisor) count(c Call) syscall.Errno {
-	known := v.answers()
-	verdict := known.rows.decide(c)
+func (v *Supervisor) count(c Call, verdict Verdict) syscall.Errno {
 	errno := verdict.Errno
 	if verdict.Action != Refuse || errno == 0 {
 		errno = syscall.EPERM
 	}
-	name := known.names[c.Nr]
+	name := v.answers().names[c.Nr]
 	if name == "" {
 		name = fmt.Sprintf("syscall %d", c.Nr)
 	}

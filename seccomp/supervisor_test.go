@@ -23,6 +23,20 @@ func TestASecondListenerIsRefusedByName(t *testing.T) {
 	}
 }
 
+func TestThisKernelCanWatch(t *testing.T) {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		t.Fatal(err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); err != nil {
+		t.Fatal(err)
+	}
+	if want := major > 5 || major == 5 && minor >= 19; CanWatch() != want {
+		t.Errorf("Linux %d.%d: %v", major, minor, CanWatch())
+	}
+}
+
 func TestDenialsAreTold(t *testing.T) {
 	s := Spec{Report: true}
 	var calls []Call
@@ -90,7 +104,7 @@ func TestACallerKilledWhileItWaitsIsNoError(t *testing.T) {
 	s := Spec{Report: true}
 	c, _ := NativeCall("bpf")
 	p := startProbe(t, probeRequest{Program: program(t, s), Calls: []Call{c}, Repeat: 1 << 30})
-	v := Supervise(p.listener, s)
+	v := Supervise(p.listener, s, nil)
 	waitFor(t, func() bool { return count(v) > perSecond+10 }) // now it is being slowed down, and waits nearly always
 	if err := p.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -113,7 +127,7 @@ func TestAfterCloseRefusedCallsStillFail(t *testing.T) {
 	s := Spec{Report: true}
 	c, _ := NativeCall("bpf")
 	p := startProbe(t, probeRequest{Program: program(t, s), Calls: []Call{c}, Repeat: perSecond + 200})
-	v := Supervise(p.listener, s)
+	v := Supervise(p.listener, s, nil)
 	waitFor(t, func() bool { return count(v) > perSecond })
 	if err := v.Close(); err != nil {
 		t.Fatal(err)
@@ -150,7 +164,7 @@ func TestSignalsDuringADenialDoNoHarm(t *testing.T) {
 	s := Spec{Report: true}
 	c, _ := NativeCall("bpf")
 	p := startProbe(t, probeRequest{Program: program(t, s), Calls: []Call{c}, Repeat: perSecond + 300})
-	v := Supervise(p.listener, s)
+	v := Supervise(p.listener, s, nil)
 	ended := make(chan error, 1)
 	go func() { ended <- p.cmd.Wait() }()
 	for {

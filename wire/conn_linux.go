@@ -139,6 +139,9 @@ func (c *Conn) ready(direction func(syscall.RawConn, func(uintptr) bool) error, 
 }
 
 // encode puts a message into a frame.
+// Frame is a message as Send would send it, for who has to make the system call itself.
+func Frame(v any) ([]byte, error) { return encode(v) }
+
 func encode(v any) ([]byte, error) {
 	// Not json.Marshal: for HTML's sake it writes each < as six bytes, so that a skill could make its result outgrow a frame.
 	var encoded bytes.Buffer

@@ -11,17 +11,35 @@ Several calls of one conversation share a sandbox, with what they leave in its f
         print(session.run(params={"do": "x + 1"}).result)
 
 An exception says that skillbox could not be asked. Whatever the skill did, and what policy or host refused, is in the Result.
+
+Skillware skills (manifest.yaml beside skill.py) answer with their value, or raise SkillFailed, which has what a Result has:
+
+    skillbox.execute_isolated("finance/wallet_screening", {"address": "0x…"}, timeout=10)
+    skill = skillbox.SkillLoader(policy="policy.yaml").load_skill("finance/wallet_screening")["class"]()
+    skill.execute({"address": "0x…"})
+
+and from a shell: python3 -m skillbox run --isolated finance/wallet_screening --params '{"address": "0x…"}'
+
+Everything here may be called from several threads at a time.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import os
+import pathlib
+import shutil
 import subprocess
-from typing import Any, Mapping, Optional, Sequence
+import sys
+import tempfile
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
-__all__ = ["Result", "Session", "SkillboxError", "run"]
+__all__ = [
+    "IsolatedSkill", "Result", "Session", "SkillFailed", "SkillLoader", "SkillRefused", "SkillTimedOut", "SkillboxError",
+    "execute_isolated", "find_skill", "run",
+]
 
 
 class SkillboxError(Exception):
@@ -198,3 +216,266 @@ def _run(line: Sequence[str], text: Optional[bytes], env: Optional[Mapping[str, 
         )
     except OSError as error:
         raise SkillboxError(f"{line[0]}: {error.strerror}") from error
+
+
+# Skillware
+
+
+class SkillFailed(SkillboxError):
+    """A skill did not answer. It has the fields of the Result: verdict, exit_code, stderr, error, denials …"""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+        said = result.stderr.strip().splitlines()
+        why = (result.error or {}).get("message") or (said[-1] if said else "it answered with no JSON")
+        super().__init__(f"the skill {result.verdict.replace('_', ' ')}, exit code {result.exit_code}: {why}")
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "result" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.result, name)
+
+
+class SkillTimedOut(SkillFailed, TimeoutError):
+    """The skill ran longer than it may."""
+
+
+class SkillRefused(SkillFailed, ValueError):
+    """Nothing was run: the parameters do not fit the skill's schema, or policy or host do not permit what was asked. error says which."""
+
+
+Policy = Union[str, "os.PathLike[str]", Mapping[str, Any], None]
+
+
+def execute_isolated(
+    skill_path: "str | os.PathLike[str]",
+    params: Optional[Mapping[str, Any]] = None,
+    timeout: Optional[float] = 30,
+    policy: Policy = None,
+    *,
+    config: Optional[Mapping[str, Any]] = None,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    env: Optional[Mapping[str, str]] = None,
+    preload: bool = False,
+    mode: str = "auto",
+    command: str = "skillbox",
+) -> Any:
+    """Run a Skillware skill in a sandbox of its own and return what its execute() returned, as it comes through JSON.
+
+    skill_path is as find_skill takes it. timeout is in seconds; None is the policy's. policy is a file, or its keys and values; None is no
+    network and nothing of the host's. config is what the skill's constructor gets; the variables that its manifest names and the policy
+    passes come from env, beside those of this process, and are in config too.
+
+    inputs and outputs are names of parameters that hold paths of files on this host: those are opened with the rights of this process, the
+    skill reads them in /input, and what it writes in their place in /output lies where they say, over what was there, when it has answered.
+    The paths are this host's again where they stand in its answer.
+
+    preload has a service import skill.py before calls come; in a policy file it is `warm: {preload: true}`.
+    """
+    result = _isolated(skill_path, params, timeout, policy, config, inputs, outputs, env, preload, mode, command)
+    return result.result
+
+
+def _isolated(
+    skill_path: "str | os.PathLike[str]",
+    params: Optional[Mapping[str, Any]],
+    timeout: Optional[float],
+    policy: Policy,
+    config: Optional[Mapping[str, Any]],
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    env: Optional[Mapping[str, str]],
+    preload: bool,
+    mode: str,
+    command: str,
+) -> Result:
+    bundle = find_skill(skill_path)
+    given = dict(params or {})
+    files = _map(given, inputs, "/input")
+    made = _map(given, outputs, "/output")
+    line = [command, "exec", "--json", "--mode", mode]
+    env = dict(env or {})
+    if config:
+        env["SKILLWARE_CONFIG"] = json.dumps(config)
+        line += ["--env", "SKILLWARE_CONFIG"]
+    with tempfile.TemporaryDirectory(prefix="skillbox-") as scratch:
+        policy = _policy_file(policy, preload, scratch)
+        if policy is not None:
+            line += ["--policy", policy]
+        taken = os.path.join(scratch, "output") if made else None
+        named = {os.path.basename(inside): path for inside, path in files.items()}
+        result = _call(line, os.fspath(bundle), (), given, named, taken, None, timeout, env)
+        if result.verdict == "timed_out":
+            raise SkillTimedOut(result)
+        if result.verdict == "refused":
+            raise SkillRefused(result)
+        if not result.success or result.envelope.get("result") is None and result.stdout.strip() != "null":
+            raise SkillFailed(result)
+        for inside, path in made.items():
+            left = os.path.join(str(taken), os.path.basename(inside))
+            if os.path.isfile(left) and not os.path.islink(left):
+                shutil.move(left, path)
+    return dataclasses.replace(result, result=_unmap(result.result, {**files, **made}))
+
+
+def _map(params: Dict[str, Any], names: Sequence[str], directory: str) -> Dict[str, str]:
+    """Replace the values of these parameters by paths in a directory of the box; returns the host's path by the box's."""
+    mapped: Dict[str, str] = {}
+    for name in names:
+        value = params.get(name)
+        if value is None:
+            continue  # an optional one
+        if not isinstance(value, (str, os.PathLike)):
+            raise TypeError(f"the parameter {name} is no path: {value!r}")
+        path = os.path.abspath(os.fspath(value))
+        inside = f"{directory}/{os.path.basename(path)}"
+        if inside in mapped and mapped[inside] != path:
+            inside = f"{directory}/{len(mapped)}-{os.path.basename(path)}"
+        mapped[inside] = path
+        params[name] = inside
+    return mapped
+
+
+def _unmap(value: Any, paths: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return paths.get(value, value)
+    if isinstance(value, list):
+        return [_unmap(v, paths) for v in value]
+    if isinstance(value, dict):
+        return {k: _unmap(v, paths) for k, v in value.items()}
+    return value
+
+
+def _policy_file(policy: Policy, preload: bool, scratch: str) -> Optional[str]:
+    if isinstance(policy, (str, os.PathLike)):
+        if preload:
+            raise ValueError(f"preload: write `warm: {{preload: true}}` into {os.fspath(policy)} instead")
+        return os.fspath(policy)
+    if policy is None and not preload:
+        return None
+    keys = {"version": 1, **(policy or {})}
+    if preload:
+        keys["warm"] = {**keys.get("warm", {}), "preload": True}
+    path = os.path.join(scratch, "policy.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(keys, file)  # which is YAML
+    return path
+
+
+_PARENTS = 6
+
+
+def find_skill(skill_path: "str | os.PathLike[str]") -> pathlib.Path:
+    """Return the directory of a skill: a path of it, or category/name below $SKILLWARE_SKILL_PATH, skills/ here or in a directory above,
+    or the skills that the skillware package brings, the first that has a skill.py."""
+    direct = pathlib.Path(skill_path).expanduser()
+    candidates = [direct]
+    if not direct.is_absolute():
+        roots = [pathlib.Path(p).expanduser() for p in os.environ.get("SKILLWARE_SKILL_PATH", "").split(os.pathsep) if p.strip()]
+        here = pathlib.Path.cwd()
+        roots += [directory / "skills" for directory in [here, *here.parents][:_PARENTS]]
+        package = importlib.util.find_spec("skillware")
+        if package is not None and package.origin:
+            roots.append(pathlib.Path(package.origin).parent.parent / "skills")
+        candidates += [root / direct for root in roots]
+    for candidate in candidates:
+        if (candidate / "skill.py").is_file():
+            return candidate
+    raise FileNotFoundError(f"no skill {os.fspath(skill_path)}: looked for its skill.py in {', '.join(map(str, candidates))}")
+
+
+class IsolatedSkill:
+    """A skill as its host sees it: execute(params) runs it in a sandbox, and nothing of its code runs here."""
+
+    def __init__(self, config: Optional[Mapping[str, Any]] = None) -> None:
+        self.config = dict(config or {})
+
+    path: pathlib.Path
+    manifest: Mapping[str, Any]
+    options: Mapping[str, Any] = {}
+
+    def execute(self, params: Optional[Mapping[str, Any]] = None) -> Any:
+        return execute_isolated(self.path, params, config=self.config, **self.options)
+
+    async def aexecute(self, params: Optional[Mapping[str, Any]] = None) -> Any:
+        import asyncio  # who calls this has it
+
+        return await asyncio.get_running_loop().run_in_executor(None, self.execute, params)
+
+
+class SkillLoader:
+    """Stands in for skillware's SkillLoader: load_skill answers with the same keys, and runs nothing of the skill's.
+
+    Its options are those of execute_isolated, but for skill_path, params and config, and hold for all that it loads.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def load_skill(self, skill_path: "str | os.PathLike[str]") -> Dict[str, Any]:
+        path = find_skill(skill_path)
+        command = self.options.get("command", "skillbox")
+        skill = _ask([command, "bundle", "show", "--json", os.fspath(path)], None, None)
+        manifest = skill.get("document") or {}
+        attributes = {"path": path, "manifest": manifest, "options": dict(self.options), "__doc__": skill.get("description")}
+        card = path / "card.json"
+        instructions = path / "instructions.md"
+        return {
+            "class": type("Isolated", (IsolatedSkill,), attributes),
+            "module": None,
+            "manifest": manifest,
+            "instructions": instructions.read_text(encoding="utf-8") if instructions.is_file() else "",
+            "card": json.loads(card.read_text(encoding="utf-8")) if card.is_file() else {},
+            "registry_id": skill.get("name"),
+        }
+
+
+def _main(argv: Optional[List[str]] = None) -> int:
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="python3 -m skillbox", description="Run Skillware skills in sandboxes.")
+    command = parser.add_subparsers(dest="verb", required=True).add_parser("run", help="run one skill and print what it answers")
+    command.add_argument("skill", help="directory, or category/name")
+    command.add_argument("--isolated", action="store_true", required=True, help="in a sandbox; nothing is run otherwise")
+    command.add_argument("--params", default="{}", help="JSON, @FILE, or - for standard input")
+    command.add_argument("--config", default="{}", help="JSON object for the skill's constructor")
+    command.add_argument("--timeout", type=float, default=30, metavar="SECONDS")
+    command.add_argument("--policy", metavar="FILE")
+    command.add_argument("--input", action="append", default=[], metavar="NAME", help="the parameter NAME is the path of a file to read; repeatable")
+    command.add_argument("--output", action="append", default=[], metavar="NAME", help="the parameter NAME is the path of a file to write; repeatable")
+    command.add_argument("--preload", action="store_true", help="have a service import skill.py before calls come")
+    command.add_argument("--mode", default="auto", choices=["auto", "system", "user", "oneshot"])
+    command.add_argument("--skillbox", default="skillbox", metavar="PROGRAM")
+    o = parser.parse_args(argv)
+    try:
+        params, config = _json_object("--params", o.params), _json_object("--config", o.config)
+        result = _isolated(o.skill, params, o.timeout, o.policy, config, o.input, o.output, None, o.preload, o.mode, o.skillbox)
+    except SkillFailed as failed:
+        sys.stderr.write(failed.stderr)
+        where = f"{failed.error['field']}: " if failed.error and failed.error.get("field") else ""
+        print(f"skillbox: {where}{(failed.error or {}).get('message') or failed}", file=sys.stderr)
+        return int(failed.exit_code) or 1
+    except (SkillboxError, OSError, ValueError, TypeError) as error:
+        print(f"skillbox: {error}", file=sys.stderr)
+        return 125
+    sys.stderr.write(result.stderr)
+    for warning in result.warnings:
+        print(f"skillbox: warning: {warning}", file=sys.stderr)
+    print(json.dumps(result.result, ensure_ascii=False))
+    return 0
+
+
+def _json_object(flag: str, text: str) -> Dict[str, Any]:
+    if text == "-":
+        text = sys.stdin.read()
+    elif text.startswith("@"):
+        text = pathlib.Path(text[1:]).read_text(encoding="utf-8")
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError(f"{flag} must be a JSON object")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

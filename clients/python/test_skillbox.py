@@ -1,8 +1,15 @@
-"""Tests of skillbox.py, run by the integration tests: SKILLBOX names the command, SKILLBOX_EXAMPLES the examples' directory."""
+"""Tests of skillbox.py, run by the integration tests: SKILLBOX names the command, SKILLBOX_EXAMPLES the examples' directory, and
+SKILLWARE_SKILL_PATH that of the Skillware skills."""
 
+import asyncio
+import concurrent.futures
+import json
 import os
 import pathlib
+import subprocess
+import sys
 import tempfile
+import time
 import unittest
 
 import skillbox
@@ -77,6 +84,130 @@ class Run(unittest.TestCase):
     def test_a_missing_program_is_an_exception(self):
         with self.assertRaises(skillbox.SkillboxError):
             skillbox.run(self.dir, command="/nonexistent/skillbox")
+
+
+ADDRESS = {"address": "0x00000000000000000000000000000000000000ab"}
+INVOICE = "item,quantity,price\nscrew,100,0.10\n"
+
+
+class Skillware(unittest.TestCase):
+    def setUp(self):
+        held = tempfile.TemporaryDirectory()
+        self.addCleanup(held.cleanup)
+        self.dir = pathlib.Path(held.name)
+
+    def execute(self, *args, **more):
+        return skillbox.execute_isolated(*args, command=COMMAND, **more)
+
+    def skill(self, source, manifest="name: a/b\n"):
+        (self.dir / "manifest.yaml").write_text(manifest)
+        (self.dir / "skill.py").write_text(source)
+        return self.dir
+
+    def test_a_skill_is_found_by_its_name_and_answers(self):
+        report = self.execute("finance/address_screening", ADDRESS, timeout=20)
+        self.assertEqual([hit["reason"] for hit in report["hits"]], ["theft"])
+        with self.assertRaisesRegex(FileNotFoundError, "no skill finance/none: looked for its skill.py in finance/none, "):
+            self.execute("finance/none", {})
+
+    def test_paths_are_the_hosts_on_both_sides(self):
+        source, target = self.dir / "in" / "invoice.csv", self.dir / "totals.csv"
+        source.parent.mkdir()
+        source.write_text(INVOICE)
+        target.write_text("what was there")
+        params = {"csv_path": str(source), "output_path": str(target)}
+        answer = self.execute("office/invoice_totals", params, inputs=["csv_path"], outputs=["output_path"])
+        self.assertEqual(answer, {"net": "10.00", "gross": "11.9000", "output_path": str(target)})
+        self.assertIn("screw,10.00,11.9000", target.read_text())
+        self.assertEqual(params["csv_path"], str(source))
+        self.assertEqual(sorted(p.name for p in source.parent.iterdir()), ["invoice.csv"])
+        # A path in a parameter alone opens nothing.
+        self.assertEqual(self.execute("office/invoice_totals", params), {"error": f"File not found: {source}"})
+        with self.assertRaises(TypeError):
+            self.execute("office/invoice_totals", {"csv_path": 7}, inputs=["csv_path"])
+
+    def test_what_goes_wrong_is_an_exception_with_the_fields_of_a_result(self):
+        with self.assertRaises(skillbox.SkillRefused) as caught:
+            self.execute("finance/address_screening", {"address": "0x12"})
+        e = caught.exception
+        self.assertEqual((e.verdict, e.exit_code, e.error["field"], e.success), ("refused", 125, "params", False))
+        self.assertRegex(str(e), "/address: expected a text that matches .*, found \"0x12\"")
+        with self.assertRaises(skillbox.SkillFailed) as caught:
+            self.execute(self.skill("class S:\n def execute(self, p): raise ValueError('boom')\n"))
+        e = caught.exception
+        self.assertEqual((e.verdict, e.exit_code, e.result.exit_code), ("exited", 1, 1))
+        self.assertRegex(str(e), "exited, exit code 1: ValueError: boom$")
+        self.assertIn("Traceback", e.stderr)
+        with self.assertRaises(TimeoutError) as caught:
+            self.execute(self.skill("import time\nclass S:\n def execute(self, p): time.sleep(60)\n"), timeout=0.5)
+        self.assertIsInstance(caught.exception, skillbox.SkillTimedOut)
+        self.assertEqual(caught.exception.verdict, "timed_out")
+        with self.assertRaises(skillbox.SkillboxError):
+            skillbox.execute_isolated("finance/address_screening", ADDRESS, command="/nonexistent/skillbox")
+
+    def test_null_is_an_answer(self):
+        self.assertIsNone(self.execute(self.skill("class S:\n def execute(self, p): return None\n")))
+
+    def test_a_policy_is_a_file_or_its_keys(self):
+        probe = "import os\nclass S:\n def __init__(self, config): self.c = config\n def execute(self, p): return [self.c, os.environ.get('SKW_OTHER')]\n"
+        skill = self.skill(probe, "name: a/b\nenv_vars: {SKW_KEY: {required: true}}\n")
+        answer = self.execute(skill, policy={"env": {"pass": ["SKW_KEY", "SKW_OTHER"]}}, env={"SKW_KEY": "sesame", "SKW_OTHER": "x"}, config={"region": "eu"})
+        self.assertEqual(answer, [{"SKW_KEY": "sesame", "region": "eu"}, None])
+        policy = self.dir / "p.yaml"
+        policy.write_text("version: 1\nnetwork: nonsense\n")
+        with self.assertRaises(skillbox.SkillRefused) as caught:
+            self.execute(skill, policy=policy)
+        self.assertEqual(caught.exception.error["line"], 2)
+        with self.assertRaisesRegex(ValueError, "warm: {preload: true}"):
+            self.execute(skill, policy=policy, preload=True)
+
+    def test_a_loader_runs_nothing_of_a_skill_here(self):
+        loader = skillbox.SkillLoader(timeout=20, command=COMMAND)
+        bundle = loader.load_skill(self.skill(
+            "import os\nHERE = os.readlink('/proc/self/ns/pid')\nclass S:\n def __init__(self, config=None): self.c = config\n def execute(self, p): return [HERE, self.c, p]\n",
+            "name: a/b\nversion: 1.2.3\ndescription: Says where.\nparameters: {type: object}\n",
+        ))
+        self.assertEqual((bundle["manifest"]["version"], bundle["registry_id"], bundle["module"]), ("1.2.3", "a/b", None))
+        skill = bundle["class"](config={"k": 1})
+        here, config, params = skill.execute({"x": 1})
+        self.assertEqual((config, params), ({"k": 1}, {"x": 1}))
+        self.assertNotEqual(here, os.readlink("/proc/self/ns/pid"))
+        self.assertEqual(asyncio.run(skill.aexecute({"x": 2}))[2], {"x": 2})
+        self.assertIn("path of an invoice", loader.load_skill("office/invoice_totals")["instructions"])
+
+    def test_calls_at_a_time_have_their_own_answers(self):
+        skill = self.skill("class S:\n def execute(self, p): return p['n'] * 2\n")
+        with concurrent.futures.ThreadPoolExecutor(4) as threads:
+            answers = list(threads.map(lambda n: self.execute(skill, {"n": n}, mode="user"), range(8)))
+        self.assertEqual(answers, [n * 2 for n in range(8)])
+
+    def test_a_preloaded_skill_was_imported_before_the_call(self):
+        skill = self.skill("import time\nBORN = time.time()\nclass S:\n def execute(self, p): return BORN < p['called']\n")
+        for _ in range(100):  # the first calls find no box that waits
+            if self.execute(skill, {"called": time.time()}, preload=True, mode="user"):
+                return
+            time.sleep(0.3)
+        self.fail("no call found skill.py imported")
+
+    def command(self, *words):
+        done = subprocess.run(
+            [sys.executable, "-m", "skillbox", "run", *words, "--skillbox", COMMAND],
+            cwd=pathlib.Path(skillbox.__file__).parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def test_run_isolated_is_a_command(self):
+        code, out, err = self.command("--isolated", "finance/address_screening", "--params", json.dumps(ADDRESS))
+        self.assertEqual((code, json.loads(out)["entries"]), (0, 3), err)
+        code, out, err = self.command("--isolated", "finance/address_screening", "--params", "{}")
+        self.assertEqual((code, out), (125, ""))
+        self.assertIn("skillbox: params: they do not fit the schema in manifest.yaml: /address: is required and missing", err)
+        code, out, err = self.command("--isolated", "finance/none")
+        self.assertEqual((code, out), (125, ""))
+        self.assertIn("skillbox: no skill finance/none", err)
+        code, out, err = self.command("--isolated", "finance/address_screening", "--params", "[]")
+        self.assertIn("--params must be a JSON object", err)
+        self.assertEqual(self.command("finance/address_screening")[0], 2)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"skillbox/boxinit"
+	"skillbox/seccomp/opener"
 )
 
 // version is set by the linker.
@@ -18,6 +19,13 @@ func main() {
 	// Outside a box, where skillbox asks which build this is. A box's init has one argument.
 	if len(os.Args) == 2 && os.Args[1] == "version" {
 		os.Stdout.WriteString(version + "\n")
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == opener.Word {
+		if err := opener.Main(os.Args[2:]); err != nil {
+			os.Stderr.WriteString("skillbox-init: " + err.Error() + "\n")
+			os.Exit(125)
+		}
 		return
 	}
 	boxinit.Main()

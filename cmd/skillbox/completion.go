@@ -43,6 +43,14 @@ func yamlFiles() ([]string, cobra.ShellCompDirective) {
 	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
+func tomlFiles() ([]string, cobra.ShellCompDirective) {
+	return []string{"toml"}, cobra.ShellCompDirectiveFilterFileExt
+}
+
+func skillEngine() ([]string, cobra.ShellCompDirective) {
+	return []string{"skill-engine"}, cobra.ShellCompDirectiveNoFileComp
+}
+
 func modes() ([]string, cobra.ShellCompDirective) {
 	return []string{"auto", "system", "user", "oneshot"}, cobra.ShellCompDirectiveNoFileComp
 }

@@ -1,10 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,7 +16,6 @@ import (
 
 	"skillbox/client"
 	"skillbox/helper"
-	"skillbox/output"
 )
 
 func execCommand() *cobra.Command {
@@ -26,7 +26,7 @@ func execCommand() *cobra.Command {
 		Long: `Run the skill in BUNDLE. Where the policy or the bundle names a command, the words after -- are
 appended to it; otherwise they are the command. The skill finds its parameters on standard
 input and in the file named by SKILLBOX_PARAMS_FILE, and runs with /skill (the bundle) as its
-working directory.
+working directory, or with --workdir.
 
 The system service runs the skill where the administrator has installed it (--mode system); else
 a helper of your own (--mode user), which the first call starts: it keeps sandboxes ready, each
@@ -38,31 +38,46 @@ Exit code: the skill's own; 124 timed out; 125 skillbox refused or failed; 126 n
 159 killed by the system-call filter. With --json the verdict says which it was.`,
 		Example: `  skillbox exec --params '{"text":"a b a"}' examples/word-count
   skillbox exec --json --policy policy.yaml --input report.pdf --output out/ examples/pdf-text
-  skillbox exec bundle/ -- python3 scripts/x.py --help`,
+  skillbox exec bundle/ -- python3 scripts/x.py --help
+  skillbox exec --manifest .skill-engine.toml ffmpeg -- -i in.mp4 out.webm`,
 		RunE: func(c *cobra.Command, args []string) error { return o.exec(args, c.ArgsLenAtDash()) },
 	}
 	o.register(c)
+	o.ports.register(c)
 	c.Flags().StringVar(&o.mode, "mode", "auto", "`who` runs it: system, the service of this machine; user, one of your own that keeps boxes ready; oneshot, a helper for this call alone; auto is the first that there is")
 	completeFlag(c, "mode", modes)
+	c.Flags().StringVar(&o.format, "format", "", "print one JSON object as another system does: `skill-engine`, with success, stdout, stderr and exit_code")
+	completeFlag(c, "format", skillEngine)
 	return c
 }
 
 // exec runs the skill and passes its exit code on. With --json every outcome is one envelope on stdout.
 func (o *options) exec(args []string, dash int) error {
 	result, err := o.runSkill(args, dash)
+	if err == nil && result.Error != nil && result.Error.Import != "" { // an image that the policy names and the store has not yet
+		if err = client.ImportImage(context.Background(), result.Error.Import); err == nil {
+			result, err = o.runSkill(args, dash)
+		}
+	}
+	err = errors.Join(err, o.finish())
 	if err != nil {
 		e := plainly(err)
-		if !o.json {
+		if !o.captures() {
 			return e
 		}
 		result = helper.Failure(helper.Failed, e)
 	}
-	if o.json {
-		if err := printJSON(result); err != nil {
-			return err
-		}
-	} else if result.Error != nil {
+	result.Warnings = append(append([]string{}, o.warnings...), result.Warnings...)
+	switch {
+	case o.format != "":
+		err = asSkillEngine(result)
+	case o.json:
+		err = printJSON(result)
+	case result.Error != nil:
 		complain(result.Error)
+	}
+	if err != nil {
+		return err
 	}
 	if !o.json {
 		warn(result.Warnings)
@@ -80,13 +95,18 @@ func plainly(err error) *helper.Error {
 }
 
 func printJSON(v any) error {
-	encoder := json.NewEncoder(os.Stdout)
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false) // it is not for a web page, and < would become six bytes
-	return encoder.Encode(v)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	_, err := os.Stdout.Write(inertJSON(b.Bytes()))
+	return err
 }
 
 // runSkill sends the request and gathers what belongs in the envelope.
-func (o *options) runSkill(args []string, dash int) (*helper.Result, error) {
+func (o *options) runSkill(args []string, dash int) (_ *helper.Result, err error) {
 	op := helper.OpExec
 	if o.session != "" {
 		op = helper.OpSessionExec
@@ -95,20 +115,26 @@ func (o *options) runSkill(args []string, dash int) (*helper.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, o.ports.close()) }()
+	if err := o.ports.open(); err != nil {
+		return nil, err
+	}
+	fds = o.ports.add(r, fds)
 	took := time.Now()
 	process, err := o.connect(r)
 	if err != nil {
 		return nil, err
 	}
-	capture, err := o.addStdio(r, &fds)
+	capture, display, err := o.addStdio(r, &fds)
 	if err != nil {
 		return nil, errors.Join(err, process.Close())
 	}
 	outputs, err := o.receiveOutputs(r, &fds)
 	if err != nil {
-		return nil, errors.Join(err, process.Close())
+		return nil, errors.Join(err, process.Close(), display())
 	}
 	result, err := o.ask(process, r, fds, outputs)
+	err = errors.Join(err, display())
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +155,7 @@ func (o *options) ask(process *helper.Peer, r *helper.Request, fds []int, output
 	defer func() { go exitOn(o.notified()) }()
 	for tries := 0; ; tries++ {
 		stop := o.forwardSignals(process, r)
-		answer, err := process.Do(r, fds, os.LookupEnv)
+		answer, err := process.Do(r, fds, o.lookup)
 		canceled, killed := stop()
 		closeErr := process.Close()
 		if next, again := client.Again(o.mode, tries, err); again && !canceled {
@@ -160,28 +186,41 @@ func (o *options) ask(process *helper.Peer, r *helper.Request, fds []int, output
 	}
 }
 
-// addStdio passes the caller's descriptors on, or files that take the output for the envelope.
-func (o *options) addStdio(r *helper.Request, fds *[]int) (*client.Capture, error) {
+// addStdio passes the caller's descriptors on, or files that take the output for the envelope, or pipes to a terminal. The returned function
+// waits for what comes by these.
+func (o *options) addStdio(r *helper.Request, fds *[]int) (*client.Capture, func() error, error) {
 	stdio := [3]int{0, 1, 2}
-	capture := &client.Capture{}
-	if o.json {
+	capture, display := &client.Capture{}, func() error { return nil }
+	if o.captures() {
 		c, err := client.NewCapture()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		capture, stdio[1], stdio[2] = &c, int(c.Stdout.Fd()), int(c.Stderr.Fd())
+	} else if !o.tty && !o.raw {
+		for i, f := range []*os.File{os.Stdout, os.Stderr} {
+			if !isTerminal(i + 1) {
+				continue // whoever reads it there wants it as it is
+			}
+			pipe, wait, err := showTo(f)
+			if err != nil {
+				return nil, nil, errors.Join(err, display())
+			}
+			before := display
+			stdio[i+1], display = int(pipe.Fd()), func() error { return errors.Join(before(), wait()) }
+		}
 	}
 	if o.params != "" {
 		// Parameters are the skill's stdin; the caller's is not looked at.
 		null, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
-			return nil, fmt.Errorf("open %s: %w", os.DevNull, err)
+			return nil, nil, errors.Join(fmt.Errorf("open %s: %w", os.DevNull, err), display())
 		}
 		stdio[0] = null
 	}
 	r.Files = append(r.Files, "stdin", "stdout", "stderr")
 	*fds = append(*fds, stdio[:]...)
-	return capture, nil
+	return capture, display, nil
 }
 
 func checkJSON(text []byte) error {
@@ -194,27 +233,13 @@ func (o *options) receiveOutputs(r *helper.Request, fds *[]int) (func() error, e
 	if o.output == "" {
 		return func() error { return nil }, nil
 	}
-	if err := os.MkdirAll(o.output, 0o755); err != nil {
-		return nil, err
-	}
-	dir, err := os.OpenRoot(o.output)
-	if err != nil {
-		return nil, err
-	}
-	read, write, err := os.Pipe()
+	write, wait, err := client.Outputs(o.output, o.force)
 	if err != nil {
 		return nil, err
 	}
 	r.Files = append(r.Files, "outputs")
 	*fds = append(*fds, int(write.Fd()))
-	done := make(chan error, 1)
-	go func() {
-		err := output.Extract(read, dir, o.force)
-		// Drain, so that skillboxd is not left writing into a full pipe.
-		_, copyErr := io.Copy(io.Discard, read)
-		done <- errors.Join(err, copyErr, read.Close(), dir.Close())
-	}()
-	return func() error { return errors.Join(write.Close(), <-done) }, nil
+	return wait, nil
 }
 
 // patience is what skillboxd has to answer a second cancel, which kills the skill at once, before it is killed itself.

@@ -102,12 +102,16 @@ func TestTheShellIsOfferedWhatFits(t *testing.T) {
 		{"session exec 0123456789abcdef -- ", []string{anything}},
 		{"session exec --output ", []string{folders}},
 		{"policy check ", []string{"yaml", "yml", byEnding}},
-		{"policy ", []string{"check", "explain", "init", "schema", nothing}},
+		{"policy ", []string{"check", "explain", "init", "learn", "schema", nothing}},
 		{"completion ", []string{"bash", "zsh", "fish", nothing}},
 		{"do", []string{"doctor", nothing}},
 		{"kill ", []string{nothing}}, // no service runs
 		{"logs ", []string{nothing}},
 		{"logs -n ", []string{nothing}},
+		{"audit ", []string{"export", "head", "report", "search", "show", "stats", "tail", "verify", nothing}},
+		{"audit verify --dir ", []string{folders}},
+		{"audit show --dir /nonexistent ", []string{nothing}},
+		{"audit export --shape ", []string{"jsonl", "skillhub", "ocsf", nothing}},
 		{"stats --", []string{"--help", "--json", "--prometheus", nothing}},
 	} {
 		if got := complete(t, strings.Split(c.args, " ")...); !slices.Equal(got, c.want) {

@@ -22,13 +22,14 @@ was lowered and why, the tree, the limits and the command. --oci prints the OCI 
   skillbox plan --oci bundle/ -- python3 x.py`,
 		RunE: func(c *cobra.Command, args []string) error {
 			r, fds, err := o.request(helper.OpPlan, args, c.ArgsLenAtDash())
-			if err != nil {
+			var document json.RawMessage
+			if err == nil {
+				document, err = ask(r, fds)
+			}
+			if err := errors.Join(err, o.finish()); err != nil {
 				return err
 			}
-			document, err := ask(r, fds)
-			if err != nil {
-				return err
-			}
+			warn(o.warnings)
 			return printDocument(document)
 		},
 	}

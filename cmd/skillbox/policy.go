@@ -24,7 +24,7 @@ editor. They run nothing, and work on machines where no sandbox does.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(policyCheckCommand(), policyExplainCommand(), policyInitCommand(), policySchemaCommand())
+	c.AddCommand(policyCheckCommand(), policyExplainCommand(), policyInitCommand(), policyLearnCommand(), policySchemaCommand())
 	return c
 }
 

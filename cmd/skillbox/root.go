@@ -51,16 +51,16 @@ refused, and the result says what was.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(execCommand(), sessionCommand(), planCommand(), policyCommand(), psCommand(), killCommand(), logsCommand(), statsCommand(), doctorCommand(), versionCommand(), completionCommand())
+	root.AddCommand(execCommand(), sessionCommand(), planCommand(), bundleCommand(), policyCommand(), psCommand(), killCommand(), logsCommand(), statsCommand(), auditCommand(), explainCommand(), scanCommand(), testCommand(), mcpCommand(), imageCommand(), doctorCommand(), versionCommand(), completionCommand())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root
 }
 
 // complain is the one place where an error is shown to a person.
 func complain(err error) {
-	fmt.Fprintf(os.Stderr, "skillbox: %v\n", err)
+	fmt.Fprintf(os.Stderr, "skillbox: %s\n", visibleLines(err.Error()))
 	var e *helper.Error
 	if errors.As(err, &e) && e.Hint != "" {
-		fmt.Fprintf(os.Stderr, "skillbox: hint: %s\n", e.Hint)
+		fmt.Fprintf(os.Stderr, "skillbox: hint: %s\n", visibleLines(e.Hint))
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -53,6 +54,7 @@ Exit code 125: refused, or failed.`,
 	}
 	o.registerGrant(c)
 	o.registerMode(c)
+	o.ports.register(c)
 	c.Flags().DurationVar(&idle, "idle", helper.SessionIdle, "longest `time` between two calls")
 	c.Flags().DurationVar(&total, "total", helper.SessionTotal, "longest `time` that it lasts")
 	c.Flags().BoolVar(&o.json, "json", false, "print one JSON object: the session, or the result that says why there is none")
@@ -63,6 +65,11 @@ Exit code 125: refused, or failed.`,
 // startSession prints the session, or with --json the envelope that says why there is none.
 func (o *options) startSession(args []string, idle, total time.Duration) error {
 	answer, err := o.askForSession(args, idle, total)
+	if err == nil && answer.Result != nil && answer.Result.Error != nil && answer.Result.Error.Import != "" {
+		if err = client.ImportImage(context.Background(), answer.Result.Error.Import); err == nil {
+			answer, err = o.askForSession(args, idle, total)
+		}
+	}
 	var s helper.SessionStarted
 	if err == nil && answer.Plan != nil {
 		err = json.Unmarshal(answer.Plan, &s)
@@ -93,14 +100,21 @@ func (o *options) askForSession(args []string, idle, total time.Duration) (*help
 	if _, _, err := r.SessionTimes(); err != nil {
 		return nil, err
 	}
-	return askSession(o.mode, r, fds)
+	if err := o.ports.open(); err != nil {
+		return nil, errors.Join(err, o.ports.close())
+	}
+	answer, err := askSession(o.mode, r, o.ports.add(r, fds))
+	if err != nil || answer.Plan == nil {
+		return answer, errors.Join(err, o.ports.close())
+	}
+	return answer, o.ports.leave()
 }
 
 func warn(warnings []string) {
 	for _, w := range warnings {
 		// The means by which defaults are held is no news for a person at every run.
 		if !strings.HasSuffix(w, helper.LimitsWarning) {
-			fmt.Fprintf(os.Stderr, "skillbox: warning: %s\n", w)
+			fmt.Fprintf(os.Stderr, "skillbox: warning: %s\n", visibleLines(w))
 		}
 	}
 }

@@ -56,13 +56,15 @@ func oneShot() error {
 	conn := wire.FromFD(3)
 	host := make(chan *sandbox.Host, 1)
 	var entering atomic.Bool
-	go followClient(conn.FD(), &entering, host)
-	return server.Serve(conn, server.Options{OneShot: true, Enter: func() (*sandbox.Host, error) {
+	var audit server.Audit
+	go followClient(conn.FD(), &entering, host, &audit)
+	err := server.Serve(conn, server.Options{OneShot: true, Audit: &audit, Enter: func() (*sandbox.Host, error) {
 		entering.Store(true)
 		h, err := enter(false)
 		host <- h
 		return h, err
 	}})
+	return errors.Join(err, audit.Close())
 }
 
 // leanBoxes sets what the first stage of a box inherits from us: one thread is enough for it.
@@ -73,11 +75,12 @@ const enterTime = 10 * time.Second
 
 // followClient ends this process, and with it as pid 1 everything below, when the client is gone: whatever else is being waited
 // for, such as a policy from a FIFO that nobody writes or a file system that does not answer. Control groups would stay.
-func followClient(socket int, entering *atomic.Bool, host <-chan *sandbox.Host) {
+func followClient(socket int, entering *atomic.Bool, host <-chan *sandbox.Host, audit *server.Audit) {
 	for {
 		// POLLHUP and POLLERR are always reported (poll(2)).
 		_, err := unix.Poll([]unix.PollFd{{Fd: int32(socket), Events: unix.POLLRDHUP}}, -1)
 		if err != unix.EINTR {
+			_ = audit.CloseNow() // nobody is left to be told; the next one signs what is not signed
 			if entering.Load() {
 				select {
 				case h := <-host:

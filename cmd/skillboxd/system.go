@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skillbox/helper"
+	"skillbox/helper/auditlog"
 	"skillbox/helper/broker"
 	"skillbox/helper/server"
 	"skillbox/wire"
@@ -23,13 +24,14 @@ import (
 func system(args []string) error {
 	flags := flag.NewFlagSet("skillboxd system", flag.ContinueOnError)
 	dir := flags.String("dir", broker.Dir, "`directory` of the socket, where systemd passes none")
-	config := flags.String("config", broker.Config, "`file` with who may use the service, and how much")
+	auditDir := flags.String("audit", "/var/log/skillbox/audit", "`directory` of the audit log")
+	config := flags.String("config", broker.Config, "`file` with who may use the service, and how much, and how the audit log is kept")
 	idle := flags.Duration("idle", 10*time.Minute, "`time` without calls after which a user's worker leaves")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 || *idle <= 0 {
-		return errors.New("usage: skillboxd system [--dir DIR] [--config FILE] [--idle TIME]")
+		return errors.New("usage: skillboxd system [--dir DIR] [--config FILE] [--audit DIR] [--idle TIME]")
 	}
 	if os.Geteuid() != 0 {
 		return errors.New("skillboxd system must be root's: it serves every user of the machine")
@@ -41,9 +43,17 @@ func system(args []string) error {
 	if err != nil {
 		return err
 	}
-	log.Info("started", "socket", socket.Path)
-	err = (&broker.Broker{Listening: socket.File, Config: *config, Idle: *idle, Log: log}).Run(ctx)
-	err = errors.Join(err, socket.Close())
+	said, err := auditlog.Read(*config, 0)
+	if err != nil {
+		return errors.Join(err, socket.Close())
+	}
+	records, err := auditlog.Open(*auditDir, said, log.Warn)
+	if err != nil {
+		return errors.Join(err, socket.Close())
+	}
+	log.Info("started", "socket", socket.Path, "audit", *auditDir)
+	err = (&broker.Broker{Listening: socket.File, Config: *config, Idle: *idle, Log: log, Audit: records}).Run(ctx)
+	err = errors.Join(err, socket.Close(), records.Close())
 	log.Info("left", "error", err)
 	return err
 }
@@ -64,7 +74,7 @@ func worker(uid string) error {
 		return err
 	}
 	s := &server.Service{
-		Door: &broker.Door{From: os.NewFile(3, "door"), Errands: errands}, Build: build, Idle: start.Idle, Quota: &start.Quota, Version: version,
+		Door: &broker.Door{From: os.NewFile(3, "door"), Errands: errands}, Records: errands, Build: build, Idle: start.Idle, Quota: &start.Quota, Version: version,
 		Log: server.NewWorkerLog(start.UID),
 	}
 	if err := leanBoxes(); err != nil {

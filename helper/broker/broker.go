@@ -14,6 +14,7 @@
 package broker
 
 import (
+	"encoding/json"
 	"net/netip"
 	"time"
 
@@ -41,6 +42,8 @@ type Ask struct {
 	Unlink   string `json:",omitempty"` // end the link of the box with this id
 	Ready    bool   `json:",omitempty"` // the worker takes callers
 	Leaving  bool   `json:",omitempty"` // send nobody else
+
+	Records []json.RawMessage `json:",omitempty"` // for the audit log, see audit.Pack
 }
 
 // Link is a link that a box is to have.

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"skillbox/audit"
 	"skillbox/cgroup"
 	"skillbox/helper"
 	"skillbox/helper/access"
@@ -25,6 +25,7 @@ type Broker struct {
 	Config    string        // path of service.yaml, which may not exist
 	Idle      time.Duration // after so long without calls a worker leaves
 	Log       *slog.Logger
+	Audit     *audit.Log // of the machine
 
 	here    namespaces
 	config  config
@@ -135,11 +136,7 @@ func (b *Broker) send(conn *wire.Conn, c caller) error {
 	if w.gid != c.gid {
 		return elsewhere("the system service serves your user %d in group %d, and this call comes in group %d", c.uid, w.gid, c.gid)
 	}
-	note := make([]byte, 4*len(c.groups))
-	for i, g := range c.groups {
-		binary.LittleEndian.PutUint32(note[4*i:], g)
-	}
-	err := wire.Pass(int(w.to.Fd()), conn, note)
+	err := wire.Pass(int(w.to.Fd()), conn, c.note())
 	if errors.Is(err, wire.ErrFull) {
 		return busy("your worker has not taken the connections before this one")
 	}

@@ -18,6 +18,8 @@ import (
 type caller struct {
 	uid, gid uint32
 	groups   []uint32
+	pid      int32
+	process  string // its name
 }
 
 // maxGroups is how many groups a caller may be in: they travel with the connection.
@@ -51,7 +53,7 @@ func ownNamespaces() (n namespaces, err error) {
 
 // identify finds out who connected, or why that is nobody for this service: *decline.
 func (b *Broker) identify(conn *wire.Conn, who unix.Ucred) (caller, error) {
-	c := caller{uid: who.Uid, gid: who.Gid}
+	c := caller{uid: who.Uid, gid: who.Gid, pid: who.Pid}
 	if c.uid == 0 {
 		return c, elsewhere("the system service serves ordinary users; root has the right to do all it does")
 	}
@@ -74,6 +76,9 @@ func (b *Broker) identify(conn *wire.Conn, who unix.Ucred) (caller, error) {
 	if why != nil {
 		return c, &decline{why}
 	}
+	// It may have ended, and then this is nobody's, which place finds out.
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", who.Pid))
+	c.process = strings.TrimSuffix(string(name), "\n")
 	return c, b.place(conn.FD(), who)
 }
 

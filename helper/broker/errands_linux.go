@@ -1,13 +1,13 @@
 package broker
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"sync"
 	"time"
 
+	"skillbox/helper"
 	"skillbox/netpolicy"
 	"skillbox/wire"
 )
@@ -92,18 +92,18 @@ type Door struct {
 	Errands *Errands
 }
 
-// Next waits for a caller: the connection, and the groups that it had when it connected. Nil without an error is that none came; io.EOF,
-// that none will.
-func (d *Door) Next(wait time.Duration) (*wire.Conn, []uint32, error) {
+// Next waits for a caller: the connection, the process, and the groups that it had when it connected. Nil without an error is that none came;
+// io.EOF, that none will.
+func (d *Door) Next(wait time.Duration) (*wire.Conn, helper.Asker, []uint32, error) {
 	conn, note, err := wire.Take(int(d.From.Fd()), wait)
 	if conn == nil || err != nil {
-		return nil, nil, err
+		return nil, helper.Asker{}, nil, err
 	}
-	groups := make([]uint32, len(note)/4)
-	for i := range groups {
-		groups[i] = binary.LittleEndian.Uint32(note[4*i:])
+	asker, groups, err := readNote(note)
+	if err != nil {
+		return nil, asker, nil, errors.Join(err, conn.Close())
 	}
-	return conn, groups, nil
+	return conn, asker, groups, nil
 }
 
 // Leave asks for nobody else to be sent. Who was sent before is still there, and then io.EOF.

@@ -68,6 +68,12 @@ func (b *Broker) errand(w *worker, a *Ask, files []int) (r Answer, err error) {
 		r.Error = failed(w.link(&b.maker, a.Link, files[0]))
 	case len(files) > 0:
 		return r, fmt.Errorf("broker: %d descriptors with an errand that needs none", len(files))
+	case len(a.Records) > 0:
+		events, err := w.events(a.Records)
+		if err != nil {
+			return r, err
+		}
+		r.Error = failed(b.Audit.Append(events...))
 	case a.Unlink != "":
 		r.Error = failed(w.unlink(a.Unlink))
 	case a.Linkable:

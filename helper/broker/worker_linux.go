@@ -118,13 +118,13 @@ func (b *Broker) employ(w *worker) {
 func (b *Broker) takeBack(w *worker, why error) error {
 	door := &Door{From: w.from}
 	for {
-		conn, groups, err := door.Next(0)
+		conn, asker, groups, err := door.Next(0)
 		if err != nil || conn == nil {
 			return errors.Join(w.to.Close(), w.from.Close())
 		}
 		err = fmt.Errorf("the system service could not start a worker for user %d: %w", w.uid, why)
 		if w.ready {
-			err = b.send(conn, caller{w.uid, w.gid, groups})
+			err = b.send(conn, caller{w.uid, w.gid, groups, int32(asker.PID), asker.Process})
 		}
 		if err != nil {
 			answer(conn, err)

@@ -20,7 +20,7 @@ import (
 //	/etc/skillbox/host.d/group-NAME.yaml    else all of those of the user's groups: each holds
 //	/etc/skillbox/host.yaml                 else
 const (
-	ceilingFile = "/etc/skillbox/host.yaml"
+	ceilingFile = helper.Ceiling
 	ceilingDir  = "/etc/skillbox/host.d"
 )
 
@@ -122,9 +122,9 @@ func readCeiling(path string) ([]byte, error) {
 	return readAll(f, maxPolicyBytes)
 }
 
-func parseCeilings(texts []ceiling) (all []*policy.Policy, err error) {
+func parseCeilings(texts []ceiling) (all []*policy.Ceiling, err error) {
 	for _, c := range texts {
-		p, err := policy.Parse(c.File, c.Text)
+		p, err := policy.ParseCeiling(c.File, c.Text)
 		if err != nil {
 			return nil, err
 		}

@@ -9,7 +9,6 @@ import (
 
 	"skillbox/bundle"
 	"skillbox/helper"
-	"skillbox/sandbox"
 )
 
 // decisions are what a service decided before: to parse, grant and compile takes longer than to find that all is still as it was. What
@@ -32,8 +31,8 @@ const maxDecisions = 64
 // spoken names everything that a decision depends on beside bundle and machine: what operator and administrator say, by files and flags.
 func spoken(r *helper.Request, s *said) (sum [sha256.Size]byte, err error) {
 	flags := *r
-	flags.Files, flags.Inputs, flags.Rows, flags.Cols = nil, nil, 0, 0
-	text, err := json.Marshal([]any{&flags, s.operator, s.ceilings})
+	flags.Files, flags.Inputs, flags.Rows, flags.Cols, flags.Asker = nil, nil, 0, 0, helper.Asker{}
+	text, err := json.Marshal([]any{&flags, s.operator, s.ceilings, s.signature})
 	return sha256.Sum256(text), err
 }
 
@@ -60,11 +59,12 @@ func (k *decisions) keep(key [sha256.Size]byte, d *decision, digest string, sinc
 }
 
 // holds says whether a decision is what decide would come to now.
-func (k *kept) holds(h *sandbox.Host, f *files, tree *bundle.Tree) bool {
+func (k *kept) holds(r *helper.Request, f *files, tree *bundle.Tree) bool {
 	if !k.about(tree) {
 		return false
 	}
-	now, err := identify(h, f.bundle, k.granted.Policy)
+	now, err := identify(f.bundle, k.granted.Policy, placeOf(r), r.ImageDir)
+	now.BundleAt = k.sources.BundleAt // of the request, which is the same
 	return err == nil && reflect.DeepEqual(now, k.sources)
 }
 

@@ -59,7 +59,7 @@ func lookAtCeiling() helper.HostFile {
 	return lookAtFile(ceilingFile, func() error {
 		text, err := readCeiling(ceilingFile)
 		if err == nil {
-			_, err = policy.Parse(ceilingFile, text)
+			_, err = policy.ParseCeiling(ceilingFile, text)
 		}
 		return err
 	})

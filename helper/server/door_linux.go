@@ -16,8 +16,9 @@ import (
 
 // Door is where a service's callers come from if somebody else decides who they are.
 type Door interface {
-	// Next waits for one, with the groups that it was in. Nil without an error is that none came; io.EOF, that none will.
-	Next(wait time.Duration) (*wire.Conn, []uint32, error)
+	// Next waits for one, with the process that asks and the groups that it was in. Nil without an error is that none came; io.EOF, that none
+	// will.
+	Next(wait time.Duration) (*wire.Conn, helper.Asker, []uint32, error)
 	// Leave asks for nobody else to be sent. Who was sent before still comes, and then io.EOF.
 	Leave() error
 }
@@ -27,19 +28,32 @@ func NewWorkerLog(uid uint32) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{ReplaceAttr: clip})).With("uid", uid)
 }
 
-// arrival waits for a connection, from wherever they come.
-func (s *Service) arrival(wait time.Duration) (conn *wire.Conn, who unix.Ucred, groups []uint32, err error) {
+// visitor is who has connected. Asker and groups are known where somebody else let it in.
+type visitor struct {
+	conn   *wire.Conn
+	who    unix.Ucred
+	asker  *helper.Asker
+	groups []uint32
+}
+
+// arrival waits for a connection, from wherever they come; without one it returns nil.
+func (s *Service) arrival(wait time.Duration) (*visitor, error) {
 	if s.Door == nil {
-		conn, who, err = wire.Accept(int(s.Listening.Fd()), wait)
-		return conn, who, nil, err
+		conn, who, err := wire.Accept(int(s.Listening.Fd()), wait)
+		if conn == nil || err != nil {
+			return nil, err
+		}
+		return &visitor{conn: conn, who: who}, nil
 	}
-	if conn, groups, err = s.Door.Next(wait); conn == nil || err != nil {
-		return nil, who, nil, err
+	conn, asker, groups, err := s.Door.Next(wait)
+	if conn == nil || err != nil {
+		return nil, err
 	}
-	if who, err = conn.Owner(); err != nil {
-		return nil, who, nil, errors.Join(err, conn.Close())
+	who, err := conn.Owner()
+	if err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
-	return conn, who, groups, nil
+	return &visitor{conn, who, &asker, groups}, nil
 }
 
 // seats is how many connections are served at a time.
@@ -72,15 +86,15 @@ func (s *Service) leaveDoor(answer helper.Reply) error {
 		return err
 	}
 	for began := time.Now(); time.Since(began) < leaveTime; {
-		conn, _, _, err := s.arrival(acceptTime)
+		v, err := s.arrival(acceptTime)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if conn != nil {
-			s.sendAway(conn, answer)
+		if v != nil {
+			s.sendAway(v.conn, answer)
 		}
 	}
 	return fmt.Errorf("server: callers were still sent %s after the service had left", leaveTime)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"skillbox/bundle"
 	"skillbox/helper"
 	"skillbox/policy"
 	"skillbox/sandbox"
@@ -24,8 +25,10 @@ func explain(h *sandbox.Host, r *helper.Request, f *files, groups []uint32) (jso
 		Argv    []string      `json:"argv"`
 		Policy  string        `json:"policy"`
 		Granted any           `json:"granted"`
+		Skill   any           `json:"skill"`
 		Plan    *sandbox.Plan `json:"plan"`
-	}{d.argv, string(d.granted.Policy.YAML()), d.granted, d.plan})
+		Trust   *helper.Trust `json:"trust,omitempty"`
+	}{d.argv, string(d.granted.Policy.YAML()), d.granted, shown(d.bundle), d.plan, d.trust})
 }
 
 // plain answers the operations that need no sandbox, see helper.Plain.
@@ -39,10 +42,36 @@ func plain(r *helper.Request, f *files) (json.RawMessage, error) {
 		return json.Marshal(helper.Text{Text: string(policy.Example())})
 	case helper.OpPolicyExplain:
 		return explainNetwork(r, f)
+	case helper.OpBundleShow:
+		return showBundle(f)
 	case helper.OpDoctor:
 		return json.Marshal(lookAtMachine())
 	}
 	return nil, refused("unknown operation %q", r.Op)
+}
+
+// showBundle reads what a bundle says about itself, and nothing else of it.
+func showBundle(f *files) (json.RawMessage, error) {
+	if f.bundle == nil {
+		return nil, refused("the request passes no bundle")
+	}
+	b, err := bundle.Read(f.bundle)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(shown(b))
+}
+
+func shown(b *bundle.Bundle) helper.BundleShown {
+	s := helper.BundleShown{
+		Kind: string(b.Kind), Name: b.Name, Version: b.Version, Description: b.Description, Manifest: b.Manifest, License: b.License,
+		Needs: b.Compatibility, AllowedTools: b.AllowedTools, Metadata: b.Metadata, Requirements: b.Requirements, EnvVars: b.EnvVars,
+		Entries: []helper.BundleEntry{}, Declares: b.DeclaredFile, Document: b.Document, Warnings: append([]string{}, b.Warnings...),
+	}
+	for _, e := range b.Entries() {
+		s.Entries = append(s.Entries, helper.BundleEntry{Name: e.Name, Command: e.Command, Script: e.Script, Schema: e.Schema})
+	}
+	return s
 }
 
 // checkPolicy finds everything that is wrong with a policy, whatever the host.

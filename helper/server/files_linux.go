@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -16,11 +18,16 @@ type files struct {
 	stdio   [3]int
 	bundle  *os.File
 	policy  *os.File
+	signed  *os.File // the bundle's signature
 	params  *os.File
+	read    []byte // what was read of params, which comes before the rest of it
 	inputs  []*os.File
 	outputs *os.File
-	all     []int
-	owned   map[int]*os.File // those of all that an os.File holds, by number
+
+	listeners, socketDirs []*os.File
+
+	all   []int
+	owned map[int]*os.File // those of all that an os.File holds, by number
 }
 
 // sort assigns the descriptors to their roles. What a role needs is checked on the descriptor: a caller may pass anything.
@@ -30,7 +37,7 @@ func sort(r *helper.Request, fds []int) (*files, error) {
 		return f, refused("the request names %d descriptors and passes %d", len(r.Files), len(fds))
 	}
 	for i, role := range r.Files {
-		if role != "input" && slices.Contains(r.Files[:i], role) {
+		if role != "input" && role != "listener" && role != "socket-dir" && slices.Contains(r.Files[:i], role) {
 			return f, refused("the request passes two descriptors for %s", role)
 		}
 		if err := f.assign(role, fds[i]); err != nil {
@@ -40,11 +47,26 @@ func sort(r *helper.Request, fds []int) (*files, error) {
 	if helper.Plain(r.Op) || helper.Served(r.Op) {
 		return f, nil
 	}
+	if dir := r.WorkDir; dir != "" && (!path.IsAbs(dir) || path.Clean(dir) != dir || strings.ContainsRune(dir, 0)) {
+		return f, &helper.Error{Message: fmt.Sprintf("--workdir %q is not a path as the sandbox has it", dir), Hint: "give an absolute one without . or .., such as /skill/data or /tmp"}
+	}
 	if f.bundle == nil && r.Op != helper.OpSessionExec {
 		return f, refused("the request passes no bundle")
 	}
 	if (r.Op == helper.OpExec || r.Op == helper.OpSessionExec) && (f.stdio[0] < 0 || f.stdio[1] < 0 || f.stdio[2] < 0) {
 		return f, refused("the request passes no stdin, stdout or stderr")
+	}
+	named := 0
+	for _, p := range r.Publish {
+		if p.Socket != "" {
+			named++
+		}
+		if strings.ContainsAny(p.Socket, "/\x00") || p.Socket == "." || p.Socket == ".." {
+			return f, refused("%q is no name of a socket", p.Socket)
+		}
+	}
+	if len(f.listeners) != len(r.Publish) || len(f.socketDirs) != named {
+		return f, refused("the request publishes %d ports, %d at unix sockets, and passes %d listeners and %d directories", len(r.Publish), named, len(f.listeners), len(f.socketDirs))
 	}
 	if len(f.inputs) != len(r.Inputs) {
 		return f, refused("the request names %d inputs and passes %d", len(r.Inputs), len(f.inputs))
@@ -81,12 +103,21 @@ func (f *files) assign(role string, fd int) error {
 	case "policy":
 		f.policy = file()
 		return want(kind == unix.S_IFREG || kind == unix.S_IFIFO, "a file")
+	case "signature":
+		f.signed = file()
+		return want(kind == unix.S_IFREG, "a regular file")
 	case "params":
 		f.params = file()
 		return want(kind != unix.S_IFDIR, "a file")
 	case "input":
 		f.inputs = append(f.inputs, file())
 		return want(kind == unix.S_IFREG, "a regular file")
+	case "listener":
+		f.listeners = append(f.listeners, file())
+		return want(kind == unix.S_IFSOCK, "a socket")
+	case "socket-dir":
+		f.socketDirs = append(f.socketDirs, file())
+		return want(kind == unix.S_IFDIR, "a directory")
 	case "outputs":
 		f.outputs = file()
 		return want(kind == unix.S_IFIFO, "a pipe")

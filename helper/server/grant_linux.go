@@ -1,7 +1,9 @@
 package server
 
 import (
+	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,11 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skillbox/bundle"
+	"skillbox/bundle/schema"
 	"skillbox/cgroup"
 	"skillbox/helper"
+	"skillbox/image"
 	"skillbox/policy"
 	"skillbox/rootfs"
 	"skillbox/sandbox"
+	"skillbox/trust"
 )
 
 const maxPolicyBytes = 256 << 10
@@ -27,20 +32,34 @@ type decision struct {
 	sources sandbox.Sources
 	plan    *sandbox.Plan
 	argv    []string
+	dir     string // where it starts if the request does not say; "" is the bundle
 	policy  helper.Named
 	id      string // see key
+
+	trust  *helper.Trust // nil where nothing asks for it
+	doubts []string      // about the signature: warnings
+
+	ceilings string // digest of what the administrator says, "" for nothing
+	planned  string // see planDigest
+	unpassed []helper.Denial
+	params   *schema.Schema // nil where parameters are not checked
 }
 
 // said is what the operator and the administrator say, as they wrote it; nil is nothing.
 type said struct {
-	operator []byte
-	ceilings []ceiling
+	operator  []byte
+	ceilings  []ceiling
+	signature []byte
+	parsed    []*policy.Ceiling // the ceilings, where somebody has parsed them
 }
 
 func hear(h *sandbox.Host, r *helper.Request, f *files, groups []uint32) (s *said, err error) {
 	s = &said{}
 	if s.operator, err = readOperator(r, f); err == nil {
 		s.ceilings, err = readCeilings(h.Caller(), groups)
+	}
+	if err == nil {
+		s.signature, err = readSignature(f)
 	}
 	return s, err
 }
@@ -53,13 +72,30 @@ func (d *decision) key() (string, error) {
 	if d.id != "" {
 		return d.id, nil
 	}
+	plan, err := d.planDigest()
+	if err != nil {
+		return "", err
+	}
+	d.id = plan + d.policy.Digest
+	return d.id, nil
+}
+
+// planDigest is over the plan as JSON.
+func (d *decision) planDigest() (string, error) {
+	if d.planned != "" {
+		return d.planned, nil
+	}
 	plan, err := json.Marshal(d.plan)
 	if err != nil {
 		return "", fmt.Errorf("server: plan: %w", err)
 	}
-	sum := sha256.Sum256(append(plan, d.policy.Digest...))
-	d.id = string(sum[:])
-	return d.id, nil
+	d.planned = digest(plan)
+	return d.planned, nil
+}
+
+func digest(text []byte) string {
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // decide reads what the three sources say and lets the pure parts judge.
@@ -68,20 +104,33 @@ func decide(h *sandbox.Host, r *helper.Request, f *files, groups []uint32) (*dec
 	if err != nil {
 		return nil, err
 	}
-	return judge(h, r, f, s)
+	return judge(h, r, f, s, func() (*bundle.Tree, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), prepareTime)
+		defer cancel()
+		return bundle.Digest(ctx, f.bundle, bundle.Limits{Files: r.MaxFiles, Bytes: r.MaxBytes}, bundle.OpenCache(r.CacheDir))
+	})
 }
 
-// judge reads the bundle, which is the third to say something.
-func judge(h *sandbox.Host, r *helper.Request, f *files, s *said) (*decision, error) {
+// judge reads the bundle, which is the third to say something. look finds out what it is, which is asked only where something depends on it.
+func judge(h *sandbox.Host, r *helper.Request, f *files, s *said, look func() (*bundle.Tree, error)) (*decision, error) {
 	operator, err := parseOperator(r, s.operator)
 	if err != nil {
 		return nil, err
 	}
-	ceilings, err := parseCeilings(s.ceilings)
-	if err != nil {
-		return nil, err
+	ceilings := s.parsed
+	if ceilings == nil {
+		if ceilings, err = parseCeilings(s.ceilings); err != nil {
+			return nil, err
+		}
 	}
 	d := &decision{}
+	if len(s.ceilings) > 0 {
+		text, err := json.Marshal(s.ceilings)
+		if err != nil {
+			return nil, fmt.Errorf("server: ceilings: %w", err)
+		}
+		d.ceilings = digest(text)
+	}
 	if d.bundle, err = inTime(func() (*bundle.Bundle, error) { return bundle.Read(f.bundle) }, func(*bundle.Bundle) {}); err != nil {
 		return nil, err
 	}
@@ -94,16 +143,46 @@ func judge(h *sandbox.Host, r *helper.Request, f *files, s *said) (*decision, er
 	if r.TrustBundlePolicy && declared != nil && f.policy == nil {
 		operator, declared = declared, nil
 	}
+	if r.IgnoreBundlePolicy && declared != nil {
+		declared = onlyCommand(declared)
+	}
+	// What a signature covers is the policy as it was signed, and nothing that comes by a manifest or a flag.
+	signed, within := operator.Digest(), operator.Timeout
+	if m := r.Manifest; m != nil {
+		below := policy.Manifest{File: m.File, Text: m.Policy, Places: m.Places, Egress: m.Egress}
+		if operator, err = below.Below(operator); err != nil {
+			return nil, err
+		}
+	}
 	if err := applyFlags(operator, r); err != nil {
 		return nil, err
 	}
-	if d.granted, err = policy.GrantAll(ceilings, operator, declared); err != nil {
+	limits, err := d.believe(r, s, ceilings, trust.Subject{Statement: trust.Statement{Policy: signed}, Beyond: beyond(operator, signed, within)}, look)
+	if err != nil {
 		return nil, err
 	}
+	if d.granted, err = policy.GrantAll(limits, operator, declared); err != nil {
+		return nil, d.floored(err)
+	}
 	effective := d.granted.Policy
-	d.policy = helper.Named{Name: effective.Name, Digest: effective.Digest()}
-	if d.sources, err = identify(h, f.bundle, effective); err != nil {
+	if err := allNamed(effective, operator); err != nil {
 		return nil, err
+	}
+	d.unpassed = unpassed(declared, effective)
+	warnings := d.limitEnv(r)
+	unchecked, err := d.readSchema(r)
+	if err != nil {
+		return nil, err
+	}
+	d.policy = helper.Named{Name: effective.Name, Digest: effective.Digest()}
+	if d.sources, err = identify(f.bundle, effective, placeOf(r), r.ImageDir); err != nil {
+		return nil, err
+	}
+	if r.MountAt != "" {
+		if err := policy.CheckBundlePath(r.MountAt, effective); err != nil {
+			return nil, refused("--mount-at: %v", err)
+		}
+		d.sources.BundleAt = r.MountAt
 	}
 	if d.plan, err = sandbox.Compile(h, effective, d.bundle, d.sources); err != nil {
 		return nil, err
@@ -111,10 +190,37 @@ func judge(h *sandbox.Host, r *helper.Request, f *files, s *said) (*decision, er
 	for _, note := range append(append([]policy.Note{}, d.granted.Clamped...), d.granted.Requested...) {
 		d.plan.Warnings = append(d.plan.Warnings, note.String())
 	}
+	d.plan.Warnings = slices.Concat(d.plan.Warnings, warnings, unchecked, d.doubts)
 	if r.Op != helper.OpSessionStart { // whose calls each say what to run
-		d.argv, err = command(r, effective, d.bundle)
+		d.argv, d.dir, err = command(r, effective, d.bundle, d.sources.Image)
 	}
 	return d, err
+}
+
+// allNamed refuses limits that are only defaults where somebody wants them named.
+func allNamed(effective, operator *policy.Policy) error {
+	if !effective.Resources.MustName {
+		return nil
+	}
+	for _, field := range []string{"resources.memory", "resources.cpu"} {
+		if !operator.Named(field) {
+			return &sandbox.Refusal{
+				Field: field, Message: "nobody names this limit, which resources.named demands", Position: effective.Position("resources.named"),
+				Hint: "name it in the policy, or as memory and cpus in the manifest",
+			}
+		}
+	}
+	return nil
+}
+
+// onlyCommand is a declaration that says nothing but what to run.
+func onlyCommand(declared *policy.Policy) *policy.Policy {
+	p := policy.Default()
+	if declared.Named("command") {
+		p.Command = declared.Command
+		p.Set("command", declared.Position("command").String())
+	}
+	return p
 }
 
 func operatorPolicy(r *helper.Request, f *files) (*policy.Policy, error) {
@@ -158,6 +264,12 @@ func applyFlags(p *policy.Policy, r *helper.Request) error {
 			return err
 		}
 	}
+	for field, value := range r.Defaults {
+		if err := p.Presume(field, value); err != nil {
+			return err
+		}
+	}
+	addBinds(p, r.Binds)
 	for name, value := range r.EnvSet {
 		if err := policy.CheckEnvName(name); err != nil {
 			return refused("--env %s: %v", name, err)
@@ -180,11 +292,31 @@ func applyFlags(p *policy.Policy, r *helper.Request) error {
 	return nil
 }
 
+// addBinds adds binds to the operator's policy. Whether they may be is judged with those that it has.
+func addBinds(p *policy.Policy, binds []helper.Bind) {
+	for _, b := range binds {
+		list, field := &p.Filesystem.Read, "filesystem.read"
+		if b.Write {
+			list, field = &p.Filesystem.Write, "filesystem.write"
+		}
+		*list = append(*list, policy.Bind{Host: b.Host, Path: b.Path})
+		item := fmt.Sprintf("%s[%d]", field, len(*list)-1)
+		for _, named := range []string{field, item, item + ".host", item + ".path"} {
+			if !p.Named(named) {
+				p.Set(named, b.Flag)
+			}
+		}
+	}
+}
+
 // identify opens the plan's host paths once and remembers which inodes they are.
-func identify(h *sandbox.Host, dir *os.File, p *policy.Policy) (sandbox.Sources, error) {
+func identify(dir *os.File, p *policy.Policy, log auditPlace, images string) (sandbox.Sources, error) {
 	var s sandbox.Sources
 	var err error
 	if s.Bundle, err = source(int(dir.Fd())); err != nil {
+		return s, err
+	}
+	if err := identifyImage(&s, p, images); err != nil {
 		return s, err
 	}
 	lists := map[string][]policy.Bind{"filesystem.read": p.Filesystem.Read, "filesystem.write": p.Filesystem.Write}
@@ -199,6 +331,12 @@ func identify(h *sandbox.Host, dir *os.File, p *policy.Policy) (sandbox.Sources,
 					Hint: "name an existing path without symbolic links in it",
 				}
 			}
+			if what := log.reachedBy(field, bind.Host, found); what != "" {
+				return s, &sandbox.Refusal{
+					Field: at, Message: what + ", and a skill may not write to it", Position: p.Position(at),
+					Hint: "give the skill a directory of its own",
+				}
+			}
 			if why := handsOut(field, bind); why != "" {
 				return s, &sandbox.Refusal{
 					Field: at, Message: why + ", which programs outside obey", Position: p.Position(at),
@@ -210,6 +348,11 @@ func identify(h *sandbox.Host, dir *os.File, p *policy.Policy) (sandbox.Sources,
 			}
 			seen[[2]uint64{found.Dev, found.Ino}] = bind.Host
 			s.Binds = append(s.Binds, found)
+		}
+	}
+	if p.Devices.GPUs == "all" {
+		if s.GPU, err = rootfs.FindGPU(); err != nil {
+			return s, &sandbox.Refusal{Field: "devices.gpus", Message: err.Error(), Position: p.Position("devices.gpus"), Hint: "install the driver, or run the skill without"}
 		}
 	}
 	if p.Resources.IORead > 0 || p.Resources.IOWrite > 0 {
@@ -227,11 +370,15 @@ func inMemory(path string) bool {
 // findDisks notes the disks behind everything of the host's that the skill can read: its files, and the system below it.
 func findDisks(s *sandbox.Sources) error {
 	all := append([]sandbox.Source{s.Bundle}, s.Binds...)
-	var st unix.Stat_t
-	if err := unix.Stat("/usr", &st); err != nil {
-		return fmt.Errorf("server: /usr: %w", err)
+	if s.Image != nil {
+		all = append(all, s.Root)
+	} else {
+		var st unix.Stat_t
+		if err := unix.Stat("/usr", &st); err != nil {
+			return fmt.Errorf("server: /usr: %w", err)
+		}
+		all = append(all, sandbox.Source{Source: rootfs.Source{Path: "/usr", Dev: st.Dev}})
 	}
-	all = append(all, sandbox.Source{Source: rootfs.Source{Path: "/usr", Dev: st.Dev}})
 	for _, source := range all {
 		disk, ok, err := cgroup.DiskOf(source.Dev)
 		switch {
@@ -270,27 +417,47 @@ func source(fd int) (sandbox.Source, error) {
 	return sandbox.Source{Source: found, UID: int(st.Uid), GID: int(st.Gid)}, nil
 }
 
-// command puts the argv together: the entry, the policy's command or the bundle's own, with the words appended; else the words.
-func command(r *helper.Request, p *policy.Policy, b *bundle.Bundle) ([]string, error) {
+// command puts the argv together: the entry, the policy's command or the bundle's own, with the words appended; else the words. The first
+// word may be one of the bundle's scripts: agents call them by the path that their instructions name.
+//
+// Where none of them but the words names a command, an image's entrypoint comes before the words, and its own words are there instead of none.
+// Then it also says where the command starts: dir, "" for the bundle.
+func command(r *helper.Request, p *policy.Policy, b *bundle.Bundle, i *image.Image) (argv []string, dir string, err error) {
 	var base []string
-	var err error
+	words := r.Words
 	switch {
+	case len(r.Command) > 0:
+		return r.Command, "", nil
 	case r.Entry != "":
 		if base, err = b.WithEntry(r.Entry); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	case len(p.Command) > 0:
 		base = p.Command
+	case len(words) > 0 && b.IsScript(words[0]):
+		if base, err = b.WithEntry(words[0]); err != nil {
+			return nil, "", err
+		}
+		words = words[1:]
 	default:
 		base = b.Command
 	}
-	argv := append(append([]string{}, base...), r.Words...)
+	if i != nil && r.Manifest != nil {
+		dir = i.Config.WorkingDir // another entrypoint does not change where docker starts it
+	}
+	if len(base) == 0 && i != nil {
+		base, dir = i.Config.Entrypoint, i.Config.WorkingDir
+		if len(words) == 0 {
+			words = i.Config.Cmd
+		}
+	}
+	argv = append(append([]string{}, base...), words...)
 	if len(argv) == 0 {
 		e := &helper.Error{Message: "nothing says what to run", Hint: "give a command after --, --entry, or command: in the policy"}
 		if len(b.Scripts) > 0 {
 			e.Hint = fmt.Sprintf("choose one of the bundle's scripts with --entry: %v", b.Scripts)
 		}
-		return nil, e
+		return nil, "", e
 	}
-	return argv, nil
+	return argv, dir, nil
 }

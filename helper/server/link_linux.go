@@ -1,8 +1,11 @@
 package server
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 
 	"skillbox/helper"
@@ -87,11 +90,11 @@ func (l *link) call(d *decision, r *helper.Request, f *files) (sandbox.Call, err
 		}
 	}
 	call := sandbox.Call{
-		Argv: d.argv, Env: values.Env, Secrets: values.Secrets, Stdio: f.stdio,
+		Argv: d.argv, Dir: cmp.Or(r.WorkDir, d.dir), Env: values.Env, Secrets: values.Secrets, Stdio: f.stdio,
 		TTY: r.TTY, Rows: r.Rows, Cols: r.Cols, Term: r.Term, Cancel: l.cancel, Resize: l.resize,
 	}
 	if f.params != nil {
-		call.Params = f.params
+		call.Params = io.MultiReader(bytes.NewReader(f.read), f.params)
 	}
 	for i, name := range r.Inputs {
 		call.Inputs = append(call.Inputs, sandbox.Input{Name: name, Content: f.inputs[i]})

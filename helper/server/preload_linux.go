@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,10 @@ func (c *connection) kind(d *decision) (k kind, err error) {
 	k.skill, k.policy, k.plan, k.least = d.bundle.Name, d.policy.Name, d.plan, int(warm.Ready)
 	if k.key, err = d.key(); err != nil || !warm.Preload {
 		return k, err
+	}
+	if dir := cmp.Or(c.request.WorkDir, d.dir); dir != "" && dir != bundle.Dir {
+		k.without = "its working directory comes with the call (--workdir)"
+		return k, nil
 	}
 	preload, err := d.plan.PreloadFor(d.argv, c.files.stdio, c.files.params != nil, c.request.TTY)
 	var not *sandbox.NotPreloaded

@@ -30,6 +30,8 @@ type Options struct {
 	Enter func() (*sandbox.Host, error)
 	// OneShot says that this process ends after one connection: its namespaces then take away what it made, faster than it could.
 	OneShot bool
+	// Audit is where calls are recorded.
+	Audit *Audit
 }
 
 // Serve answers one connection, which a process of its own was started for.
@@ -58,6 +60,7 @@ func Serve(conn *wire.Conn, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, c.host.Close()) }()
 	c.entered = sandbox.Since(c.began)
+	c.trail = c.recordIn("oneshot", o.Audit.of(c.request, c.host.Caller()))
 	return c.answer()
 }
 
@@ -72,8 +75,12 @@ type connection struct {
 	before  *decisions    // likewise
 	held    *sessions     // likewise
 	spoken  [sha256.Size]byte
+	said    *said        // once settled
+	pinned  *pinned      // a copy of the bundle, where it has to stay what it is
+	ports   *published   // once decided
 	tree    *bundle.Tree // once digested
 	record  *record      // of the service; nil with pool
+	trail   *trail       // nil where nothing runs
 	stopped stopped
 	quota   *quota   // nil is none
 	groups  []uint32 // that the caller was in when it connected, where somebody has looked
@@ -94,11 +101,12 @@ func (c *connection) answer() error {
 		result, box := c.exec()
 		result.Phases["enter_ms"] = c.entered
 		result.DurationMS = sandbox.Since(c.began)
+		if result.ID == "" && c.record != nil { // it came to no box
+			result.ID = sandbox.NewID()
+		}
+		c.stopped.tell(result)
+		c.trail.ended(result)
 		if c.record != nil {
-			if result.ID == "" { // it came to no box
-				result.ID = sandbox.NewID()
-			}
-			c.stopped.tell(result)
 			defer c.record.ended(result)() // who has the result finds it counted
 		}
 		err := sendResult(c.conn, result)
@@ -117,8 +125,9 @@ func (c *connection) answer() error {
 	case r.Op == helper.OpSessionExec:
 		result := c.execInSession()
 		result.DurationMS = sandbox.Since(c.began)
+		c.stopped.tell(result)
+		c.trail.ended(result)
 		if c.record != nil {
-			c.stopped.tell(result)
 			defer c.record.ended(result)()
 		}
 		return sendResult(c.conn, result)
@@ -140,7 +149,7 @@ func (c *connection) hangUp() error {
 	if c.endWalk != nil {
 		c.endWalk()
 	}
-	return err
+	return errors.Join(err, c.pinned.close())
 }
 
 // sendResult answers with what a run came to. Each part of it is bounded; should the whole be too long for a frame all the same, the
@@ -166,16 +175,29 @@ func (c *connection) exec() (*helper.Result, *sandbox.Box) {
 		return identified(failure(err), id, nil, nil), nil
 	}
 	c.link = listen(c.conn)
+	if err := c.settle(); err != nil {
+		return identified(failure(err), id, nil, nil), nil
+	}
 	digesting := c.digest()
 	phases := map[string]float64{}
 	d, err := unless(c.link.over, func() (*decision, error) { return c.decide(digesting, phases) })
 	if err != nil {
 		return identified(failure(err), id, nil, nil), nil
 	}
+	if err := c.checkParams(d); err != nil {
+		return identified(failure(err), id, d, nil), nil
+	}
 	if d.asks() {
 		if err := c.conn.Send(helper.Reply{Granted: &helper.Granted{Env: d.plan.Pass, Secrets: d.plan.Secrets}}); err != nil {
 			return identified(failure(err), id, d, nil), nil
 		}
+	}
+	err = c.meant(d, digesting, phases)
+	if err == nil {
+		c.ports, err = publish(c.request, c.files, d)
+	}
+	if err != nil {
+		return identified(failure(err), id, d, c.tree), nil
 	}
 	if c.pool != nil {
 		return c.pooled(d, digesting, phases)
@@ -210,6 +232,9 @@ func (c *connection) pooled(d *decision, digesting <-chan digested, phases map[s
 		return identified(failure(err), id, d, tree), box
 	}
 	c.after = func() {
+		if c.pinned != nil {
+			return // the copy is this call's
+		}
 		c.before.keep(c.spoken, d, tree.Digest, c.began)
 		c.pool.served(k, tree, found)
 	}
@@ -253,15 +278,13 @@ func (c *connection) obtain(key string, d *decision, digesting <-chan digested, 
 
 // decide is decide, unless a service came to the same before.
 func (c *connection) decide(digesting <-chan digested, phases map[string]float64) (*decision, error) {
-	if c.before == nil {
-		return decide(c.host, c.request, c.files, c.groups)
+	look := func() (*bundle.Tree, error) { return c.digestedWithin(prepareTime, digesting, phases) }
+	if c.before == nil || c.pinned != nil {
+		return judge(c.host, c.request, c.files, c.said, look)
 	}
 	began := time.Now()
-	s, err := hear(c.host, c.request, c.files, c.groups)
-	if err == nil {
-		c.spoken, err = spoken(c.request, s)
-	}
-	if err != nil {
+	var err error
+	if c.spoken, err = spoken(c.request, c.said); err != nil {
 		return nil, err
 	}
 	if found := c.before.find(c.spoken); found != nil {
@@ -269,12 +292,12 @@ func (c *connection) decide(digesting <-chan digested, phases map[string]float64
 		if err != nil {
 			return nil, err
 		}
-		if found.holds(c.host, c.files, tree) {
+		if found.holds(c.request, c.files, tree) {
 			return found.decision, nil
 		}
 	}
 	defer func() { phases["decide_ms"] = sandbox.Since(began) }()
-	return judge(c.host, c.request, c.files, s)
+	return judge(c.host, c.request, c.files, c.said, look)
 }
 
 // unless gives up on a step that reads from the caller: a policy may be a FIFO that nobody writes.
@@ -294,6 +317,23 @@ func unless[T any](over <-chan struct{}, step func() (T, error)) (T, error) {
 	case <-over:
 		var none T
 		return none, errCanceled
+	}
+}
+
+// checkParams is decision.checkParams while the caller waits: parameters may come slowly, but not for longer than the skill may run.
+func (c *connection) checkParams(d *decision) error {
+	if d.params == nil || c.files.params == nil {
+		return nil
+	}
+	done := make(chan error, 1)
+	go func() { done <- d.checkParams(c.files) }()
+	select {
+	case err := <-done:
+		return err
+	case <-c.link.over:
+		return errCanceled
+	case <-time.After(d.plan.Limits.Timeout):
+		return refused("the parameters did not end within %v (timeout)", d.plan.Limits.Timeout)
 	}
 }
 
@@ -362,10 +402,13 @@ const digestTime = 5 * time.Second
 
 // digested waits for the bundle's digest, once.
 func (c *connection) digested(d *decision, digesting <-chan digested, phases map[string]float64) (*bundle.Tree, error) {
+	return c.digestedWithin(max(d.plan.Limits.Timeout, digestTime), digesting, phases)
+}
+
+func (c *connection) digestedWithin(within time.Duration, digesting <-chan digested, phases map[string]float64) (*bundle.Tree, error) {
 	if c.tree != nil {
 		return c.tree, nil
 	}
-	within := max(d.plan.Limits.Timeout, digestTime)
 	select {
 	case checked := <-digesting:
 		phases["digest_ms"], c.tree = checked.ms, checked.tree
@@ -383,16 +426,47 @@ func (c *connection) run(box *sandbox.Box, d *decision, tree *bundle.Tree, err e
 		return failure(err)
 	}
 	call, err := c.link.call(d, c.request, c.files)
-	if err != nil {
-		return failure(err)
+	if err == nil {
+		err = c.trail.granted(box.ID, d, tree)
 	}
-	result, err := box.Run(call)
+	if err == nil {
+		err = box.Publish(c.ports.listeners)
+	}
 	if err != nil {
-		return failure(err)
+		return failure(errors.Join(err, c.ports.retract()))
+	}
+	call.Record = c.trail.recorder(box)
+	told := c.follow(box)
+	result, err := box.Run(call)
+	told()
+	errPorts := c.ports.retract()
+	if err != nil {
+		return failure(errors.Join(err, errPorts))
+	}
+	if result.Published = c.ports.told; errPorts != nil {
+		result.Warnings = append(result.Warnings, errPorts.Error())
 	}
 	takeResult(box, result)
 	takeOutputs(box, d, c.files, result)
+	takeChanges(box, c.files, result)
 	return result
+}
+
+// takeChanges tells what the skill changed in the copy of its bundle.
+func takeChanges(box *sandbox.Box, f *files, result *helper.Result) {
+	if box.Changed() == nil || f.bundle == nil {
+		return
+	}
+	list, more, err := output.Changes(box.Changed(), f.bundle)
+	for _, c := range list {
+		result.Changes = append(result.Changes, helper.Change(c))
+	}
+	if more {
+		result.Warnings = append(result.Warnings, "the skill changed more of its bundle than changes lists")
+	}
+	if err != nil {
+		result.Warnings = append(result.Warnings, err.Error())
+	}
 }
 
 // takeResult puts the skill's result file into the envelope; one that is not JSON is a warning, for the skill is not our failure.
@@ -447,7 +521,8 @@ func identified(result *helper.Result, id string, d *decision, tree *bundle.Tree
 		}
 		result.Sandbox.Mode, result.Sandbox.Layers = d.plan.Mode, d.plan.Layers
 	}
-	result.Policy = d.policy
+	result.Policy, result.Trust = d.policy, d.trust
+	explained(result, d)
 	if d.bundle != nil {
 		result.Skill.Name = d.bundle.Name
 	}

@@ -24,8 +24,11 @@ func failure(err error) *helper.Result {
 		one     *policy.Error
 		unheld  *nsjail.VerifyError
 		unled   *netpolicy.NoForwarding
+		untold  *unrecorded
 	)
 	switch {
+	case errors.As(err, &untold):
+		return helper.Failure(helper.Failed, &helper.Error{Message: untold.Error(), Hint: untold.hint()})
 	case errors.Is(err, errCanceled):
 		canceled := helper.Failure(helper.Canceled, &helper.Error{Message: err.Error()})
 		canceled.ExitCode = helper.CodeCanceled

@@ -21,7 +21,8 @@ import (
 
 // Service answers the calls of one user until nobody has asked for a while.
 type Service struct {
-	Door      Door // who else lets callers in; nil where the service does, by the next three
+	Door      Door     // who else lets callers in; nil where the service does, by the next three
+	Records   Appender // where whoever lets callers in records their calls; not nil with Door
 	Listening *os.File
 	Dir       *os.File // where the socket has its name
 	Name      string   // of the socket, see helper.ServiceSocket
@@ -33,6 +34,7 @@ type Service struct {
 	Quota     *policy.Quota // nil is none
 
 	stop    context.CancelFunc
+	audit   Audit
 	quota   quota
 	host    *sandbox.Host
 	pool    *pool
@@ -64,6 +66,7 @@ const (
 // Run serves until ctx ends, the service was idle for so long, or a client of another build came. Calls that run are then waited for;
 // when ctx ends, they do.
 func (s *Service) Run(ctx context.Context, host *sandbox.Host) error {
+	s.audit.Warn = s.Log.Warn
 	s.host, s.leave, s.since, s.last = host, make(chan struct{}), time.Now(), time.Now()
 	ctx, s.stop = context.WithCancel(ctx)
 	defer s.stop()
@@ -83,7 +86,7 @@ func (s *Service) Run(ctx context.Context, host *sandbox.Host) error {
 	err = errors.Join(err, endMetrics(), s.Retire(helper.Reply{Retired: true})) // the next service wants the metrics' address
 	s.held.retire()
 	s.serving.Wait()
-	return errors.Join(err, s.held.close(), s.pool.close())
+	return errors.Join(err, s.held.close(), s.pool.close(), s.audit.Close())
 }
 
 func (s *Service) accept(ctx context.Context) error {
@@ -96,17 +99,17 @@ func (s *Service) accept(ctx context.Context) error {
 				return nil
 			}
 		}
-		conn, groups, err := s.next(ctx)
-		if err != nil || conn == nil {
+		v, err := s.next(ctx)
+		if err != nil || v == nil {
 			return err
 		}
-		if s.Door != nil && !s.seat(slots, conn) {
+		if s.Door != nil && !s.seat(slots, v.conn) {
 			continue
 		}
 		s.serving.Go(func() {
 			defer func() { <-slots }()
 			defer s.ended()
-			if err := s.serve(ctx, conn, groups); err != nil {
+			if err := s.serve(ctx, v); err != nil {
 				s.Log.Error("connection", "error", err)
 			}
 		})
@@ -114,34 +117,34 @@ func (s *Service) accept(ctx context.Context) error {
 }
 
 // next waits for a connection; nil is that it is time to leave.
-func (s *Service) next(ctx context.Context) (*wire.Conn, []uint32, error) {
+func (s *Service) next(ctx context.Context) (*visitor, error) {
 	for {
 		if s.leaving(ctx) { // first: whoever is sent away comes again at once
-			return nil, nil, nil
+			return nil, nil
 		}
-		conn, who, groups, err := s.arrival(acceptTime)
+		v, err := s.arrival(acceptTime)
 		switch {
 		case errors.Is(err, io.EOF): // whoever lets callers in ends, and every call with it
 			s.stop()
-			return nil, nil, nil
+			return nil, nil
 		case err != nil:
-			return nil, nil, err
-		case conn != nil && unwelcome(who) != "":
-			s.record.refuse(unwelcome(who), who, nil)
-			conn.Close()
+			return nil, err
+		case v != nil && unwelcome(v.who) != "":
+			s.record.refuse(unwelcome(v.who), v.who, nil)
+			v.conn.Close()
 			continue
-		case conn != nil:
+		case v != nil:
 			s.mu.Lock()
 			s.open++
 			s.mu.Unlock()
-			return conn, groups, nil
+			return v, nil
 		}
 		since, none := s.held.idleSince()
 		s.mu.Lock()
 		idle := none && s.open == 0 && time.Since(s.last) > s.Idle && time.Since(since) > s.Idle
 		s.mu.Unlock()
 		if idle {
-			return nil, nil, nil
+			return nil, nil
 		}
 	}
 }
@@ -254,7 +257,8 @@ func (s *Service) SendAway() error {
 }
 
 // serve answers one connection, and sees to it that nobody holds the service who says or reads nothing.
-func (s *Service) serve(ctx context.Context, conn *wire.Conn, groups []uint32) error {
+func (s *Service) serve(ctx context.Context, v *visitor) error {
+	conn := v.conn
 	defer conn.Close()
 	if err := conn.Bound(requestTime, answerTime); err != nil {
 		return err
@@ -301,7 +305,8 @@ func (s *Service) serve(ctx context.Context, conn *wire.Conn, groups []uint32) e
 	case helper.OpSessionStop:
 		return conn.Send(document(s.stopSession(r.Session)))
 	}
-	c := &connection{conn: conn, host: s.host, request: &r, files: f, began: time.Now(), pool: s.pool, calls: &s.calls, before: &s.before, record: s.record, held: &s.held, quota: &s.quota, groups: groups}
+	c := &connection{conn: conn, host: s.host, request: &r, files: f, began: time.Now(), pool: s.pool, calls: &s.calls, before: &s.before, record: s.record, held: &s.held, quota: &s.quota, groups: v.groups}
+	c.trail = s.trail(c, v)
 	stop := context.AfterFunc(ctx, func() {
 		c.stopped.because("the service was stopped")
 		_ = conn.StopReading() // as if the client had gone, but it is still told

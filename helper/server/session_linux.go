@@ -55,9 +55,18 @@ func (c *connection) beginSession() (_ *helper.SessionStarted, _ *session, err e
 		}
 	}()
 	c.link = listen(c.conn)
+	if err := c.settle(); err != nil {
+		return nil, nil, err
+	}
 	digesting, phases := c.digest(), map[string]float64{}
 	d, err := unless(c.link.over, func() (*decision, error) { return c.decide(digesting, phases) })
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := c.meant(d, digesting, phases); err != nil {
+		return nil, nil, err
+	}
+	if c.ports, err = publish(c.request, c.files, d); err != nil {
 		return nil, nil, err
 	}
 	release, err := c.quota.admit(d.granted.Policy.Resources)
@@ -81,7 +90,14 @@ func (c *connection) beginSession() (_ *helper.SessionStarted, _ *session, err e
 	if err == nil {
 		one.run, err = box.Stay()
 	}
+	if err == nil {
+		err = box.Publish(c.ports.listeners)
+	}
+	if err == nil {
+		one.ports, err = c.ports.held()
+	}
 	if err != nil {
+		err = errors.Join(err, c.ports.retract())
 		if box != nil {
 			err = errors.Join(err, box.Close())
 		}
@@ -91,6 +107,9 @@ func (c *connection) beginSession() (_ *helper.SessionStarted, _ *session, err e
 		return nil, nil, err
 	}
 	c.after = func() {
+		if c.pinned != nil {
+			return // the copy is this session's
+		}
 		c.before.keep(c.spoken, d, tree.Digest, c.began)
 		c.pool.served(kind{key: key, skill: d.bundle.Name, policy: d.policy.Name, plan: d.plan, least: int(d.granted.Policy.Warm.Ready)}, tree, found)
 	}
@@ -101,8 +120,8 @@ func (c *connection) beginSession() (_ *helper.SessionStarted, _ *session, err e
 		release()
 	}()
 	return &helper.SessionStarted{
-		Session: one.id, Skill: helper.Named{Name: d.bundle.Name, Digest: tree.Digest}, Policy: d.policy, Sandbox: helper.Sandbox{Mode: d.plan.Mode, Layers: d.plan.Layers, Start: box.Start},
-		IdleMS: idle.Milliseconds(), Ends: one.ends.UTC(), Warnings: append([]string{}, d.plan.Warnings...),
+		Session: one.id, Skill: helper.Named{Name: d.bundle.Name, Digest: tree.Digest}, Policy: d.policy, Sandbox: helper.Sandbox{Mode: d.plan.Mode, Layers: d.plan.Layers, Image: d.plan.ImageDigest(), Start: box.Start},
+		IdleMS: idle.Milliseconds(), Ends: one.ends.UTC(), Published: c.ports.told, Warnings: append([]string{}, d.plan.Warnings...),
 	}, one, nil
 }
 
@@ -128,7 +147,7 @@ func (c *connection) execInSession() *helper.Result {
 	defer c.held.release(one) // before the answer: who has it may ask again at once
 	c.link = listen(c.conn)
 	looking := one.look()
-	result := c.serveIn(one, id)
+	result := c.serveIn(one, id, call)
 	result = identified(result, id, one.d, one.tree)
 	result.Session, result.Call = one.id, call
 	if warning := looking(); warning != "" {
@@ -138,13 +157,19 @@ func (c *connection) execInSession() *helper.Result {
 }
 
 // serveIn brings the call to the session's box.
-func (c *connection) serveIn(one *session, id string) *helper.Result {
+func (c *connection) serveIn(one *session, id string, n int) *helper.Result {
 	d := *one.d
 	if err := one.allows(c.request); err != nil {
 		return failure(err)
 	}
 	var err error
-	if d.argv, err = command(c.request, d.granted.Policy, d.bundle); err != nil {
+	if d.argv, d.dir, err = command(c.request, d.granted.Policy, d.bundle, d.sources.Image); err != nil {
+		return failure(err)
+	}
+	if c.request.Entry != "" {
+		d.params = nil // they are another program's
+	}
+	if err := c.checkParams(&d); err != nil {
 		return failure(err)
 	}
 	if d.asks() {
@@ -156,6 +181,10 @@ func (c *connection) serveIn(one *session, id string) *helper.Result {
 	if err != nil {
 		return failure(err)
 	}
+	c.trail.session, c.trail.call = one.id, n
+	if err := c.trail.granted(id, &d, one.tree); err != nil {
+		return failure(err)
+	}
 	call.Timeout = time.Duration(c.request.TimeoutMS) * time.Millisecond
 	for name, value := range c.request.EnvSet {
 		if call.Env == nil {
@@ -164,6 +193,7 @@ func (c *connection) serveIn(one *session, id string) *helper.Result {
 		call.Env[name] = value
 	}
 	c.calls.begin(id, nil, &d, c.link.kill)
+	call.Record = c.trail.recorder(one.box)
 	result, err := one.run.Call(call)
 	if err != nil {
 		result = failure(err)

@@ -40,6 +40,7 @@ type session struct {
 	d      *decision
 	tree   *bundle.Tree
 	dir    *os.File // the bundle's
+	ports  *published
 	limits bundle.Limits
 	cache  string
 	idle   time.Duration
@@ -124,7 +125,7 @@ func (s *sessions) bury(one *session) {
 	one.rest.Stop()
 	one.final = one.run.Rest()
 	_, why := one.run.Why()
-	err := errors.Join(one.box.Close(), one.dir.Close())
+	err := errors.Join(one.box.Close(), one.dir.Close(), one.ports.release())
 	if err != nil {
 		s.log.Error("close the box of a session", "session", one.id, "error", err)
 	}

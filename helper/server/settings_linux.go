@@ -2,12 +2,15 @@ package server
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"skillbox/helper"
 	"skillbox/policy"
+	"skillbox/sandbox"
 )
 
 // obeyed are names that programs of a developer's machine look for in a directory and do as they say: a shell, git, an editor, a
@@ -18,6 +21,46 @@ var obeyed = []string{
 	".vscode", ".idea", ".devcontainer", ".devcontainer.json", ".vimrc", ".exrc", ".editorconfig",
 	".envrc", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv", ".zprofile",
 	".npmrc", ".yarnrc", ".yarnrc.yml", "package.json", "pyproject.toml", "setup.py", "conftest.py", "Makefile", ".cargo",
+}
+
+// auditPlace is where a caller's audit log lies, and the file that says how it is kept: what a skill did would be the skill's to say if it could write there.
+type auditPlace struct{ dir, config string }
+
+func placeOf(r *helper.Request) auditPlace { return auditPlace{r.AuditDir, r.AuditConfig} }
+
+// reachedBy says which of them a bind for writing leads to, lies in or holds, "" for none: by its path, for what is not there yet, and by what it
+// is, for a directory can be mounted twice.
+func (l auditPlace) reachedBy(field, host string, found sandbox.Source) string {
+	if field != "filesystem.write" {
+		return ""
+	}
+	for _, place := range []struct{ path, what string }{{l.dir, "the audit log is at " + l.dir}, {l.config, "how the audit log is kept is said in " + l.config}} {
+		path := place.path
+		if !filepath.IsAbs(path) {
+			continue
+		}
+		if resolved, err := filepath.EvalSymlinks(path); err == nil { // binds have no links in them
+			path = resolved
+		}
+		path, host = filepath.Clean(path), filepath.Clean(host)
+		if isInside(path, host) || isInside(host, path) {
+			return place.what
+		}
+		for dir := path; ; dir = filepath.Dir(dir) {
+			var st unix.Stat_t
+			if unix.Stat(dir, &st) == nil && st.Dev == found.Dev && st.Ino == found.Ino {
+				return place.what
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return ""
+}
+
+func isInside(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
 
 // handsOut says which of them a bind for writing would hand out without saying dangerous, "" for none: one that lies in the

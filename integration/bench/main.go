@@ -27,7 +27,7 @@ var (
 	bin  = flag.String("bin", "bin", "`directory` with skillbox, skillboxd and skillbox-init")
 	runs = flag.Int("runs", 60, "timed runs of each command")
 	out  = flag.String("json", "", "`file` that takes the figures as JSON")
-	only = flag.String("only", "", "`section` to measure alone: compare, phases, groups, bundles, service, preload, memory, cpu or network")
+	only = flag.String("only", "", "`section` to measure alone: compare, phases, groups, bundles, service, preload, skillware, audit, memory, cpu, network or images")
 )
 
 func main() {
@@ -45,9 +45,13 @@ type figures struct {
 	Phases  map[string]float64 `json:"phases_ms"`
 	Service []line             `json:"service"`
 	Preload []line             `json:"preload"`
+	Audit   []line             `json:"audit"`
 	Memory  []line             `json:"memory"`
 	CPU     []line             `json:"cpu"`
 	Network []line             `json:"network"`
+	Images  []line             `json:"images"`
+
+	Skillware []line `json:"skillware"`
 }
 
 func bench() error {
@@ -79,7 +83,7 @@ func bench() error {
 	for _, section := range []struct {
 		name    string
 		measure func(*figures) error
-	}{{"compare", w.compare}, {"phases", w.phases}, {"groups", w.groups}, {"bundles", w.bundles}, {"service", w.service}, {"preload", w.preload}, {"memory", w.memory}, {"cpu", w.cpu}, {"network", w.network}} {
+	}{{"compare", w.compare}, {"phases", w.phases}, {"groups", w.groups}, {"bundles", w.bundles}, {"service", w.service}, {"preload", w.preload}, {"skillware", w.skillware}, {"audit", w.audit}, {"memory", w.memory}, {"cpu", w.cpu}, {"network", w.network}, {"images", w.images}} {
 		if *only != "" && *only != section.name {
 			continue
 		}
@@ -146,6 +150,11 @@ func (w *work) prepare() error {
 
 // addUser shows this namespace account files with one more user.
 func addUser(dir string) error {
+	// Where the user's runs are recorded, and what is said of that; root's have places of their own.
+	state := filepath.Join(dir, "user-state")
+	if err := errors.Join(os.Mkdir(state, 0o700), os.Chown(state, benchUID, benchUID), os.Setenv("XDG_STATE_HOME", state), os.Setenv("XDG_CONFIG_HOME", state)); err != nil {
+		return err
+	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
@@ -393,9 +402,12 @@ func (f *figures) print() {
 	}
 	printLines(f.Service)
 	printLines(f.Preload)
+	printLines(f.Skillware)
+	printLines(f.Audit)
 	printLines(f.Memory)
 	printLines(f.CPU)
 	printLines(f.Network)
+	printLines(f.Images)
 }
 
 func mapKeys(m map[string]float64) func(func(string) bool) {

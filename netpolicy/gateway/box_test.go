@@ -59,10 +59,10 @@ func inside(t testing.TB, h *netpolicy.Handle, f func()) {
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+		defer func() { done <- err }() // also if f ends the goroutine
 		if err == nil {
 			f()
 		}
-		done <- err
 	}()
 	if err := <-done; err != nil {
 		t.Fatal(err)

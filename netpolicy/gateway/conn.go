@@ -30,7 +30,11 @@ func (g *Gateway) accept(l net.Listener) {
 		switch {
 		case err == nil:
 			g.sending.Add(1)
-			g.run(func() { g.take(c.(*net.TCPConn)) })
+			serve := g.take
+			if g.opts.Sinkhole {
+				serve = g.swallow
+			}
+			g.run(func() { serve(c.(*net.TCPConn)) })
 		case errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM):
 			time.Sleep(50 * time.Millisecond) // the host is short of it, and a box must not lose its network over that
 		case !errors.Is(err, syscall.ECONNABORTED):

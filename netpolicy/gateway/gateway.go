@@ -20,6 +20,7 @@ type Options struct {
 	Normalize func(string) (string, error) // makes a normal name or refuses it
 	Upstream  resolver.Upstream
 	Budget    Budget
+	Sinkhole  bool // nothing is asked, dialled or passed on: everything ends here, see netpolicy.Description
 }
 
 // Budget is what one box may use up. Zero is none of it.
@@ -38,6 +39,8 @@ type Gateway struct {
 	left     budget
 	pipes    pipePool
 	record   record
+	sunk     sunkNames
+	sinks    chan struct{} // holds one for each connection of a sinkhole
 	ctx      context.Context
 	cancel   context.CancelFunc
 	dialer   net.Dialer
@@ -58,18 +61,27 @@ func Start(h *netpolicy.Handle, o Options) *Gateway {
 	g.left.start(o.Budget)
 	g.pins = pins{kernel: h.Pin, of: map[netip.Addr]*pinned{}}
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.resolver = resolver.New(resolver.Options{
-		Rules: o.Rules, Normalize: o.Normalize, Upstream: o.Upstream,
-		Pin:   g.pin,
-		Event: g.lookedUp,
-	})
+	names := resolver.Options{Rules: o.Rules, Normalize: o.Normalize, Upstream: o.Upstream, Pin: g.pin, Event: g.lookedUp}
+	if o.Sinkhole {
+		g.sunk.six, g.sinks = h.DNS6 != nil, make(chan struct{}, maxSinks)
+		names.Upstream, names.Pin, names.Sink = resolver.Upstream{}, nil, g.sunk.address
+		names.Dial = func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("a sinkhole dials nobody")
+		}
+	}
+	g.resolver = resolver.New(names)
 	// Errors of a server are those of a socket that is gone: nothing is reached then.
 	g.run(func() { _ = g.resolver.ServeUDP(h.DNS) })
 	g.run(func() { _ = g.resolver.ServeTCP(h.DNS2) })
+	if h.DNS6 != nil {
+		g.run(func() { _ = g.resolver.ServeUDP(h.DNS6) })
+	}
 	for _, l := range h.TCP {
 		g.run(func() { g.accept(l) })
 	}
-	g.run(g.expire)
+	if !o.Sinkhole {
+		g.run(g.expire)
+	}
 	g.follow()
 	return g
 }

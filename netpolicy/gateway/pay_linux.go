@@ -6,13 +6,21 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
+// socket is an end of a connection: of TCP or a unix one.
+type socket interface {
+	net.Conn
+	syscall.Conn
+	CloseWrite() error
+}
+
 // payer writes to one end of a connection, and takes what it writes from the box's budget.
 type payer struct {
-	to    *net.TCPConn
+	to    socket
 	left  *budget
 	pipes *pipePool
 	count *int64
@@ -99,7 +107,7 @@ func (l *pipePool) Close() error {
 }
 
 // splice passes on what another end sends, to its end, without copying it into this process (splice(2)) while there are pipes.
-func (p *payer) splice(from *net.TCPConn) error {
+func (p *payer) splice(from socket) error {
 	source, err := from.SyscallConn()
 	if err != nil {
 		return err
@@ -172,7 +180,7 @@ func (p *payer) moveAll(source, sink rawConn, through *pipe) (empty bool, err er
 }
 
 // copySome passes on a little by way of this process.
-func (p *payer) copySome(from *net.TCPConn) error {
+func (p *payer) copySome(from io.Reader) error {
 	buffer := make([]byte, copySize)
 	n, err := from.Read(buffer)
 	if n > 0 {

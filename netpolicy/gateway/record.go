@@ -13,19 +13,22 @@ import (
 	"skillbox/netpolicy/resolver"
 )
 
-// Event is a decision: a lookup, a connection that has ended, or a refusal. It holds no URL, no header and nothing that was said.
+// Event is a decision: a lookup, a connection that has ended, or a refusal. It holds no URL, no header and nothing that was said, but for
+// what a sinkhole has heard. There everything is an event that was not beyond a limit, and Verdict is what the rules would have said.
 type Event struct {
 	Time     time.Time
 	Kind     string         // "dns" or "connection"
 	Name     string         // asked for, or spoken by the client; normal, or quoted; "" for a plain address
 	To       netip.AddrPort // the zero value for lookups
+	In       bool           // somebody outside made it, and To is the box's own
 	Proto    string         // "tcp", "udp"; the type of a lookup ("A")
 	Verdict  netpolicy.Verdict
 	Err      string // why what was allowed did not succeed
 	Sent     int64  // bytes, by the box
 	Received int64
 	Duration time.Duration
-	Count    int64 // of equal refusals
+	Count    int64  // of equal refusals, and of datagrams that a sinkhole has heard
+	First    []byte // what the box said first, of a sinkhole: at most 4 KiB
 }
 
 // Totals of one box.
@@ -54,6 +57,18 @@ type Report struct {
 	Dropped int64   // events and denials beyond the number that is kept
 }
 
+// With is both reports as one.
+func (r Report) With(other Report) Report {
+	r.Totals.Lookups += other.Totals.Lookups
+	r.Totals.Connections += other.Totals.Connections
+	r.Totals.Refused += other.Totals.Refused
+	r.Totals.Sent += other.Totals.Sent
+	r.Totals.Received += other.Totals.Received
+	r.Events, r.Denials = slices.Concat(r.Events, other.Events), slices.Concat(r.Denials, other.Denials)
+	r.Dropped += other.Dropped
+	return r
+}
+
 // Report returns what happened so far.
 func (g *Gateway) Report() Report {
 	r := &g.record
@@ -74,6 +89,24 @@ func (r *record) allowed(e Event) {
 	r.events = append(r.events, e)
 }
 
+// datagram adds to what went to the same place before.
+func (r *record) datagram(e Event) {
+	r.mu.Lock()
+	for i := range r.events {
+		if d := &r.events[i]; d.Kind == e.Kind && d.Proto == e.Proto && d.To == e.To && d.Name == e.Name {
+			d.Count++
+			d.Sent += e.Sent
+			d.First = append(d.First, e.First[:min(len(e.First), maxFirst-len(d.First))]...)
+			r.totals.Sent += e.Sent
+			r.mu.Unlock()
+			return
+		}
+	}
+	r.totals.Connections++
+	r.mu.Unlock()
+	r.allowed(e)
+}
+
 func (r *record) refused(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +114,7 @@ func (r *record) refused(e Event) {
 	r.totals.Sent += e.Sent
 	r.totals.Received += e.Received
 	for i := range r.denials {
-		if d := &r.denials[i]; d.Kind == e.Kind && d.Name == e.Name && d.To == e.To && d.Verdict == e.Verdict && (d.Proto == e.Proto || d.Kind == "dns") {
+		if d := &r.denials[i]; d.Kind == e.Kind && d.In == e.In && d.Name == e.Name && d.To == e.To && d.Verdict == e.Verdict && (d.Proto == e.Proto || d.Kind == "dns") {
 			d.Count++
 			return
 		}
@@ -103,6 +136,13 @@ func (g *Gateway) lookedUp(l resolver.Event) {
 	}
 	e := Event{Time: l.Time, Kind: "dns", Name: l.Name, Proto: l.Type, Verdict: l.Verdict, Err: l.Err, Duration: l.Duration}
 	switch {
+	case g.opts.Sinkhole && l.Answer != "REFUSED" && l.Answer != "":
+		if len(l.Addrs) > 0 {
+			e.To = netip.AddrPortFrom(l.Addrs[0], 0)
+		}
+		if !l.Cached {
+			g.record.allowed(e)
+		}
 	case !l.Verdict.Allowed:
 		if len(l.Addrs) > 0 {
 			e.To = netip.AddrPortFrom(l.Addrs[0], 0)
@@ -115,6 +155,10 @@ func (g *Gateway) lookedUp(l resolver.Event) {
 
 // refused takes what the rules in the box's namespace refused.
 func (g *Gateway) refused(r netpolicy.Refused) {
+	if r.Heard {
+		g.datagram(r)
+		return
+	}
 	e := Event{Time: time.Now(), Kind: "connection", To: r.To, Proto: r.Proto, Name: g.pins.anyName(r.To.Addr())}
 	e.Verdict = g.opts.Rules.Address(r.To.Addr(), r.To.Port(), r.Proto)
 	if e.Name != "" && e.Verdict.Rule == "" {

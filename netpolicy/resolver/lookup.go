@@ -64,6 +64,9 @@ func (s *Server) begin(wire []byte) (*reply, *lookup) {
 
 // decide is begin for a well-formed query: the name first.
 func (s *Server) decide(q *dns.Msg, e Event) (*reply, *lookup) {
+	if s.opts.Sink != nil {
+		return s.sink(q, e), nil
+	}
 	name, err := s.normal(q.Question[0].Name)
 	if err != nil {
 		e.Verdict.Why = "not a name: " + err.Error()

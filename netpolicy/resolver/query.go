@@ -73,7 +73,7 @@ func empty(q *dns.Msg, rcode int, ttl uint32) *reply {
 	r := answerTo(q, rcode)
 	r.msg.Ns = []dns.RR{&dns.SOA{
 		Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeSOA, Class: dns.ClassINET, Ttl: ttl},
-		Ns:  "skillbox.invalid.", Mbox: "nobody.invalid.", Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: ttl,
+		Ns:  "ns.invalid.", Mbox: "nobody.invalid.", Serial: 1, Refresh: 3600, Retry: 600, Expire: 86400, Minttl: ttl,
 	}}
 	return r
 }

@@ -39,6 +39,10 @@ type Options struct {
 	// Event takes each lookup and each refusal, from several goroutines. Queries wait for it.
 	Event func(Event)
 
+	// Sink gives each name an address of its own, of IPv6 if six, or none. With it, every name is answered whatever the rules say, and nobody
+	// is asked: what the rules would have said is in the event.
+	Sink func(name string, six bool) netip.Addr
+
 	Upstream Upstream
 	Dial     func(ctx context.Context, network, address string) (net.Conn, error) // nil is net.Dialer's
 	Limits   Limits

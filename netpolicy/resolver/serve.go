@@ -101,6 +101,9 @@ func (s *Server) ServeTCP(l net.Listener) error {
 	}
 }
 
+// Serve answers the queries of a connection that stays its owner's, until its end or Close.
+func (s *Server) Serve(c net.Conn) { s.serve(c) }
+
 // serve answers one query of a connection after the other; one that comes too slowly or is too long ends the connection.
 func (s *Server) serve(c net.Conn) {
 	for !s.ended() {

@@ -120,6 +120,7 @@ func commandPage(c *command, f footer) string {
 	r.macro("SH", "FILES")
 	for _, file := range [][2]string{
 		{"/etc/skillbox/host.yaml", "The administrator's ceiling for every skill, in the format of skillbox-policy(5)."},
+		{"/etc/skillbox/service.yaml, /etc/skillbox/audit.yaml, ~/.config/skillbox/audit.yaml", "How audit logs are kept, and where their records go besides: skillbox-audit(5)."},
 		{"~/.cache/skillbox, /var/cache/skillbox", "Digests of bundles, so that an unchanged one is not read again."},
 	} {
 		r.macro("TP", "")
@@ -127,7 +128,7 @@ func commandPage(c *command, f footer) string {
 		r.text(escape(file[1]))
 	}
 	r.macro("SH", "SEE ALSO")
-	r.text(`\fBskillbox\-policy\fP(5), \fBskillboxd\fP(8)`)
+	r.text(`\fBskillbox\-policy\fP(5), \fBskillbox\-audit\fP(5), \fBskillboxd\fP(8)`)
 	return r.String()
 }
 

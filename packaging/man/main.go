@@ -35,6 +35,7 @@ func write(bin, out string, f footer) error {
 	pages["skillbox.1"] = commandPage(commands, f)
 	for _, p := range []struct{ name, section, about, source string }{
 		{"skillbox-policy", "5", "what a skill may have", "docs/policy.md"},
+		{"skillbox-audit", "5", "the log of what skills did, and how it is kept", "docs/audit.md"},
 		{"skillboxd", "8", "makes skillbox's sandboxes, and serves the users of a machine", "docs/service.md"},
 	} {
 		text, err := os.ReadFile(p.source)

@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// program builds skillbox, whose help the page is made of.
+// program builds skillbox and what it becomes, whose help the page is made of.
 func program(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/skillbox").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/skillbox", "../../cmd/skillbox-scan", "../../cmd/skillbox-mcp", "../../cmd/skillbox-image").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return bin

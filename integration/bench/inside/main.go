@@ -1,4 +1,4 @@
-// Inside is what the bench of the network runs within a box, and beside it: it reads tasks from stdin, a JSON value each, and answers
+// Inside is what the benches of the network and of the audit log run within a box, and beside it: it reads tasks from stdin, a JSON value each, and answers
 // each with the times that every single attempt took. Its sockets block in the kernel, so that no scheduler of its own is measured.
 package main
 
@@ -34,6 +34,8 @@ var attempts = map[string]func(t task) ([]float64, error){
 	"answer":  timed(func(to netip.AddrPort) error { return connect(to, readByte, nil) }),
 	"refused": timed(func(to netip.AddrPort) error { return connect(to, nil, unix.ECONNREFUSED) }),
 	"resolve": resolve,
+	"stat":    repeated(stat),
+	"open":    repeated(openFile),
 }
 
 func main() {

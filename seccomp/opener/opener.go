@@ -1,0 +1,94 @@
+// Package opener makes calls on files in a box's place, with the skill's rights and no others: who watches what a skill opens reads the
+// path once, has this process open just that, and gives the skill the descriptor. The kernel never reads the skill's memory again.
+//
+// It is a process of its own, for its main thread becomes the skill: it enters the box's mount namespace, takes the skill's user and
+// group, and drops every capability. What hangs, as a file system that does not answer may, hangs here.
+package opener
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Op is a call.
+type Op uint32
+
+// The calls, each with the arguments of the system call of its name.
+const (
+	Open     Op = iota // First; Flags, Mode
+	Check              // First as a program: what execve(2) would say of it
+	Unlink             // First; Flags
+	Mkdir              // First; Mode
+	Mknod              // First; Mode, Device
+	Rename             // First to Second; Flags
+	Link               // First to Second; Flags
+	Symlink            // Second with the text First
+	Chmod              // First; Mode
+	Truncate           // First; Length
+)
+
+// Request is one call. Paths are relative to the directories that come with it, the first or both; one that is absolute, to the box's root.
+type Request struct {
+	Op            Op
+	Flags         uint32
+	Mode, Umask   uint32
+	Device        uint64 // Length of Truncate
+	First, Second string
+}
+
+// Reply is what came of it.
+type Reply struct {
+	Errno uint32 // 0: done
+	// Elsewhere says that the kernel must do it in the caller's own context: the file is a device, a pipe, or one of /proc.
+	Elsewhere bool
+	Path      string // resolved, of Open and Check
+}
+
+// MaxPath is PATH_MAX: longer paths are for the kernel to refuse.
+const MaxPath = 4096
+
+const header = 4*5 + 8
+
+func (r *Request) encode() []byte {
+	b := make([]byte, 0, header+len(r.First)+len(r.Second))
+	for _, v := range []uint32{uint32(r.Op), r.Flags, r.Mode, r.Umask, uint32(len(r.First))} {
+		b = binary.NativeEndian.AppendUint32(b, v)
+	}
+	b = binary.NativeEndian.AppendUint64(b, r.Device)
+	b = append(b, r.First...)
+	return append(b, r.Second...)
+}
+
+var errFrame = errors.New("opener: not a frame")
+
+func (r *Request) decode(b []byte) error {
+	if len(b) < header {
+		return errFrame
+	}
+	word := func(n int) uint32 { return binary.NativeEndian.Uint32(b[4*n:]) }
+	r.Op, r.Flags, r.Mode, r.Umask = Op(word(0)), word(1), word(2), word(3)
+	first := int(word(4))
+	r.Device = binary.NativeEndian.Uint64(b[20:])
+	if b = b[header:]; first > len(b) {
+		return errFrame
+	}
+	r.First, r.Second = string(b[:first]), string(b[first:])
+	return nil
+}
+
+func (r *Reply) encode() []byte {
+	b := binary.NativeEndian.AppendUint32(nil, r.Errno)
+	elsewhere := byte(0)
+	if r.Elsewhere {
+		elsewhere = 1
+	}
+	return append(append(b, elsewhere), r.Path...)
+}
+
+func (r *Reply) decode(b []byte) error {
+	if len(b) < 5 {
+		return errFrame
+	}
+	r.Errno, r.Elsewhere, r.Path = binary.NativeEndian.Uint32(b), b[4] == 1, string(b[5:])
+	return nil
+}
