@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // A log is lines in numbered segments. Every line holds the hash of the line before it, across segments. Checkpoints are lines that sign:
@@ -16,6 +17,11 @@ import (
 type hash [sha256.Size]byte
 
 func (h hash) String() string { return hex.EncodeToString(h[:]) }
+
+// isHash tells whether a text is written as String writes a hash.
+func isHash(text string) bool {
+	return len(text) == 2*sha256.Size && strings.Trim(text, "0123456789abcdef") == ""
+}
 
 // hashLine is what the next line's prev holds.
 func hashLine(line []byte) hash { return sha256.Sum256(line) }

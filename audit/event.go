@@ -148,6 +148,9 @@ func Parse(line []byte) (Event, error) {
 	if again, err := encode(&e); err != nil || !bytes.Equal(again, line) {
 		return Event{}, errors.Join(errors.New("audit: a record that is not written as skillbox writes it"), err)
 	}
+	if !isHash(e.Prev) {
+		return Event{}, fmt.Errorf("audit: a record that does not hold the hash of the line before: %s", Clean(e.Prev, 64))
+	}
 	if text, ok := unclean(&e); ok {
 		return Event{}, fmt.Errorf("audit: a record with a text that skillbox would have escaped: %s", Clean(text, 64))
 	}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(b.text[:len(b.text)-1])
 	}
 	f.Add([]byte(`{"v":1,"seq":1,"prev":"`))
+	f.Add(withPrev(f, strings.Repeat("0", 9)+`\u001b`+strings.Repeat("0", 54)))
 	f.Fuzz(func(t *testing.T, line []byte) {
 		h, headerErr := readHeader(line)
 		e, err := Parse(line)
@@ -148,4 +150,33 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%+v of %s", h, line)
 		}
 	})
+}
+
+// What stands in a record for the hash of the line before is one, or nothing reads the record: its header is read as bytes, and the record as JSON.
+func TestParseRefusesWhatIsNoHash(t *testing.T) {
+	zeros := strings.Repeat("0", 64)
+	if _, err := Parse(withPrev(t, zeros)); err != nil {
+		t.Fatal(err)
+	}
+	for _, prev := range []string{"", zeros[1:], zeros + "0", zeros[1:] + "A", zeros[1:] + "g", zeros[9:] + `\u001b` + "00000000", zeros[58:] + zeros[:57] + "é"} {
+		if _, err := Parse(withPrev(t, prev)); err == nil || !strings.Contains(err.Error(), "hash of the line before") {
+			t.Errorf("%q: %v", prev, err)
+		}
+	}
+}
+
+// withPrev is a record as skillbox writes it but for the hash of the line before, which is put in as it is.
+func withPrev(tb testing.TB, prev string) []byte {
+	tb.Helper()
+	e := filled("a")[0]
+	var clean Event
+	if err := complete(&e, &clean, "host", time.Now(), boottime()); err != nil {
+		tb.Fatal(err)
+	}
+	clean.Prev = strings.Repeat("0", 64)
+	var b batch
+	if err := b.add(clean); err != nil {
+		tb.Fatal(err)
+	}
+	return bytes.Replace(b.text[:len(b.text)-1], []byte(`"prev":"`+clean.Prev), []byte(`"prev":"`+prev), 1)
 }
