@@ -15,14 +15,15 @@ import (
 
 // files are a request's descriptors by role; each is the server's to close.
 type files struct {
-	stdio   [3]int
-	bundle  *os.File
-	policy  *os.File
-	signed  *os.File // the bundle's signature
-	params  *os.File
-	read    []byte // what was read of params, which comes before the rest of it
-	inputs  []*os.File
-	outputs *os.File
+	stdio    [3]int
+	bundle   *os.File
+	original string // where the bundle comes from, if bundle is a copy
+	policy   *os.File
+	signed   *os.File // the bundle's signature
+	params   *os.File
+	read     []byte // what was read of params, which comes before the rest of it
+	inputs   []*os.File
+	outputs  *os.File
 
 	listeners, socketDirs []*os.File
 

@@ -27,14 +27,15 @@ const maxPolicyBytes = 256 << 10
 
 // decision is everything that was judged before anything is made.
 type decision struct {
-	bundle  *bundle.Bundle
-	granted *policy.Granted
-	sources sandbox.Sources
-	plan    *sandbox.Plan
-	argv    []string
-	dir     string // where it starts if the request does not say; "" is the bundle
-	policy  helper.Named
-	id      string // see key
+	bundle   *bundle.Bundle
+	granted  *policy.Granted
+	sources  sandbox.Sources
+	plan     *sandbox.Plan
+	original string // where the bundle comes from, if the plan's is a copy
+	argv     []string
+	dir      string // where it starts if the request does not say; "" is the bundle
+	policy   helper.Named
+	id       string // see key
 
 	trust  *helper.Trust // nil where nothing asks for it
 	doubts []string      // about the signature: warnings
@@ -123,7 +124,7 @@ func judge(h *sandbox.Host, r *helper.Request, f *files, s *said, look func() (*
 			return nil, err
 		}
 	}
-	d := &decision{}
+	d := &decision{original: f.original}
 	if len(s.ceilings) > 0 {
 		text, err := json.Marshal(s.ceilings)
 		if err != nil {

@@ -20,6 +20,7 @@ type pool struct {
 	host   *sandbox.Host
 	record *record
 	quota  *quota
+	copies copies // of bundles that must stay what they are
 
 	mu      sync.Mutex
 	shelves map[string]*shelf // by key
@@ -68,6 +69,7 @@ const (
 
 func newPool(h *sandbox.Host, r *record, q *quota) *pool {
 	p := &pool{host: h, record: r, quota: q, shelves: map[string]*shelf{}, refill: make(chan struct{}, 1), end: make(chan struct{})}
+	p.copies.gone = p.forget
 	p.work.Go(p.tend)
 	return p
 }
@@ -150,7 +152,7 @@ func (p *pool) status() []helper.Ready {
 	defer p.mu.Unlock()
 	all := []helper.Ready{}
 	for _, s := range p.shelves {
-		all = append(all, helper.Ready{Bundle: bundleOf(s.plan), Boxes: len(s.ready), Preloaded: s.preloaded(), Wanted: s.want, Used: s.used.UTC()})
+		all = append(all, helper.Ready{Bundle: s.from, Boxes: len(s.ready), Preloaded: s.preloaded(), Wanted: s.want, Used: s.used.UTC()})
 	}
 	slices.SortFunc(all, func(a, b helper.Ready) int { return strings.Compare(a.Bundle, b.Bundle) })
 	return all
@@ -183,6 +185,9 @@ func (p *pool) tend() {
 			return
 		case <-tick.C:
 			p.expire()
+			if err := p.copies.expire(keepCopies); err != nil {
+				p.record.log.Error("let go of the copy of a bundle", "error", err)
+			}
 		case <-p.refill:
 		}
 		for p.prepareOne() {
@@ -272,6 +277,19 @@ func (p *pool) expire() {
 	}
 }
 
+// forget takes boxes away that were prepared from a copy of a bundle which is gone.
+func (p *pool) forget(path string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, s := range p.shelves {
+		if bundleOf(s.plan) == path {
+			s.want = 0
+			p.clear(s, metrics.BundleChanged)
+			delete(p.shelves, key)
+		}
+	}
+}
+
 func (p *pool) clear(s *shelf, why string) {
 	for _, r := range s.ready {
 		p.discard(r.box, why)
@@ -309,10 +327,11 @@ func (p *pool) close() error {
 		p.work.Wait()
 		close(done)
 	}()
+	err := p.copies.expire(0)
 	select {
 	case <-done:
-		return nil
+		return err
 	case <-time.After(closeTime):
-		return fmt.Errorf("server: not every ready box could be taken down within %s; what is left ends with this process", closeTime)
+		return errors.Join(err, fmt.Errorf("server: not every ready box could be taken down within %s; what is left ends with this process", closeTime))
 	}
 }

@@ -19,6 +19,7 @@ type kind struct {
 	key     string
 	skill   string // names for people
 	policy  string
+	from    string           // the caller's bundle
 	plan    *sandbox.Plan    // of boxes that wait
 	preload *sandbox.Preload // nil: they are prepared, no more
 	least   int              // how many the policy wants, 0 for none
@@ -28,7 +29,7 @@ type kind struct {
 // kind finds out what a call has in common with others.
 func (c *connection) kind(d *decision) (k kind, err error) {
 	warm := d.granted.Policy.Warm
-	k.skill, k.policy, k.plan, k.least = d.bundle.Name, d.policy.Name, d.plan, int(warm.Ready)
+	k.skill, k.policy, k.from, k.plan, k.least = d.bundle.Name, d.policy.Name, d.from(), d.plan, int(warm.Ready)
 	if k.key, err = d.key(); err != nil || !warm.Preload {
 		return k, err
 	}

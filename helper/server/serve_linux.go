@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -66,30 +67,34 @@ func Serve(conn *wire.Conn, o Options) (err error) {
 
 // connection is one client with its request.
 type connection struct {
-	conn    *wire.Conn
-	request *helper.Request
-	files   *files
-	host    *sandbox.Host // nil for plain operations
-	pool    *pool         // nil where no boxes are kept ready
-	calls   *calls        // of the service; nil with pool
-	before  *decisions    // likewise
-	held    *sessions     // likewise
-	spoken  [sha256.Size]byte
-	said    *said        // once settled
-	pinned  *pinned      // a copy of the bundle, where it has to stay what it is
-	ports   *published   // once decided
-	tree    *bundle.Tree // once digested
-	record  *record      // of the service; nil with pool
-	trail   *trail       // nil where nothing runs
-	stopped stopped
-	quota   *quota   // nil is none
-	groups  []uint32 // that the caller was in when it connected, where somebody has looked
-	link    *link    // nil before exec
-	oneShot bool
-	after   func() // once the answer is sent
-	endWalk func() // waits for the end of digest; nil before it begins
-	began   time.Time
-	entered float64 // what it took to enter namespaces of our own, in milliseconds
+	conn     *wire.Conn
+	request  *helper.Request
+	files    *files
+	host     *sandbox.Host // nil for plain operations
+	pool     *pool         // nil where no boxes are kept ready
+	calls    *calls        // of the service; nil with pool
+	before   *decisions    // likewise
+	held     *sessions     // likewise
+	spoken   [sha256.Size]byte
+	said     *said        // once settled
+	pinned   *pinned      // this call's copy of the bundle, where it has to stay what it is
+	copied   *copied      // the service's copy, instead
+	copyDir  *os.File     // its directory, for this call
+	looked   float64      // what it took to find out that copied is the bundle, in milliseconds
+	original place        // what pinned or copied is a copy of
+	ports    *published   // once decided
+	tree     *bundle.Tree // once digested
+	record   *record      // of the service; nil with pool
+	trail    *trail       // nil where nothing runs
+	stopped  stopped
+	quota    *quota   // nil is none
+	groups   []uint32 // that the caller was in when it connected, where somebody has looked
+	link     *link    // nil before exec
+	oneShot  bool
+	after    func() // once the answer is sent
+	endWalk  func() // waits for the end of digest; nil before it begins
+	began    time.Time
+	entered  float64 // what it took to enter namespaces of our own, in milliseconds
 }
 
 // answer does what was asked.
@@ -148,6 +153,9 @@ func (c *connection) hangUp() error {
 	}
 	if c.endWalk != nil {
 		c.endWalk()
+	}
+	if c.copied != nil {
+		err = errors.Join(err, c.copyDir.Close(), c.pool.copies.release(c.copied))
 	}
 	return errors.Join(err, c.pinned.close())
 }
@@ -232,8 +240,8 @@ func (c *connection) pooled(d *decision, digesting <-chan digested, phases map[s
 		return identified(failure(err), id, d, tree), box
 	}
 	c.after = func() {
-		if c.pinned != nil {
-			return // the copy is this call's
+		if !c.leaveCopy(tree) {
+			return
 		}
 		c.before.keep(c.spoken, d, tree.Digest, c.began)
 		c.pool.served(k, tree, found)
@@ -279,7 +287,7 @@ func (c *connection) obtain(key string, d *decision, digesting <-chan digested, 
 // decide is decide, unless a service came to the same before.
 func (c *connection) decide(digesting <-chan digested, phases map[string]float64) (*decision, error) {
 	look := func() (*bundle.Tree, error) { return c.digestedWithin(prepareTime, digesting, phases) }
-	if c.before == nil || c.pinned != nil {
+	if c.before == nil {
 		return judge(c.host, c.request, c.files, c.said, look)
 	}
 	began := time.Now()
@@ -387,10 +395,19 @@ func (c *connection) digest() <-chan digested {
 		<-walked
 	}
 	began := time.Now()
+	if c.copied != nil {
+		close(walked)
+		done <- digested{c.copied.tree, nil, c.looked}
+		return done
+	}
+	var cache *bundle.Cache // a copy has another place each time
+	if c.pinned == nil {
+		cache = bundle.OpenCache(c.request.CacheDir)
+	}
 	go func() {
 		defer close(walked)
 		limits := bundle.Limits{Files: c.request.MaxFiles, Bytes: c.request.MaxBytes}
-		tree, err := bundle.Digest(ctx, c.files.bundle, limits, bundle.OpenCache(c.request.CacheDir))
+		tree, err := bundle.Digest(ctx, c.files.bundle, limits, cache)
 		done <- digested{tree, err, sandbox.Since(began)}
 	}()
 	return done

@@ -107,11 +107,11 @@ func (c *connection) beginSession() (_ *helper.SessionStarted, _ *session, err e
 		return nil, nil, err
 	}
 	c.after = func() {
-		if c.pinned != nil {
-			return // the copy is this session's
+		if !c.leaveCopy(tree) {
+			return
 		}
 		c.before.keep(c.spoken, d, tree.Digest, c.began)
-		c.pool.served(kind{key: key, skill: d.bundle.Name, policy: d.policy.Name, plan: d.plan, least: int(d.granted.Policy.Warm.Ready)}, tree, found)
+		c.pool.served(kind{key: key, skill: d.bundle.Name, policy: d.policy.Name, from: d.from(), plan: d.plan, least: int(d.granted.Policy.Warm.Ready)}, tree, found)
 	}
 	one.id, one.ends = box.ID, one.since.Add(total)
 	c.held.add(one)

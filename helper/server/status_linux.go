@@ -53,7 +53,7 @@ func (c *calls) boxes() (all []seen) {
 	for id, r := range c.running {
 		if r.box != nil {
 			all = append(all, seen{helper.BoxStatus{
-				ID: id, Kind: helper.CallBox, Skill: r.Skill, Policy: r.Policy, Bundle: bundleOf(r.d.plan), Command: r.Command, Since: r.Since,
+				ID: id, Kind: helper.CallBox, Skill: r.Skill, Policy: r.Policy, Bundle: r.d.from(), Command: r.Command, Since: r.Since,
 			}, r.box})
 		}
 	}
@@ -65,7 +65,7 @@ func (s *sessions) boxes() (all []seen) {
 	defer s.mu.Unlock()
 	for id, one := range s.live {
 		all = append(all, seen{helper.BoxStatus{
-			ID: id, Kind: helper.SessionBox, Skill: one.d.bundle.Name, Policy: one.d.policy.Name, Bundle: bundleOf(one.d.plan), State: one.state(), Since: one.since.UTC(),
+			ID: id, Kind: helper.SessionBox, Skill: one.d.bundle.Name, Policy: one.d.policy.Name, Bundle: one.d.from(), State: one.state(), Since: one.since.UTC(),
 		}, one.box})
 	}
 	return eldest(all)
@@ -76,11 +76,14 @@ func (p *pool) ready() (all []seen) {
 	defer p.mu.Unlock()
 	for _, s := range p.shelves {
 		for _, r := range s.ready {
-			all = append(all, seen{helper.BoxStatus{ID: r.box.ID, Kind: r.start(), Skill: s.skill, Policy: s.policy, Bundle: bundleOf(s.plan), Since: r.since.UTC()}, r.box})
+			all = append(all, seen{helper.BoxStatus{ID: r.box.ID, Kind: r.start(), Skill: s.skill, Policy: s.policy, Bundle: s.from, Since: r.since.UTC()}, r.box})
 		}
 	}
 	return eldest(all)
 }
+
+// from is the directory that the caller named.
+func (d *decision) from() string { return cmp.Or(d.original, bundleOf(d.plan)) }
 
 // bundleOf is the directory of a plan's bundle.
 func bundleOf(p *sandbox.Plan) string { return p.Tree.Bundle.Source.Path }

@@ -2,21 +2,15 @@ package server
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"skillbox/bundle"
 	"skillbox/helper"
 	"skillbox/policy"
-	"skillbox/sandbox"
 	"skillbox/trust"
 )
 
@@ -94,54 +88,6 @@ func (d *decision) floored(err error) error {
 	return many
 }
 
-// pinned is a copy of a bundle that only this skillboxd can change. What is checked is then what runs: the caller may write to the original.
-type pinned struct {
-	path string
-	dir  *os.File
-}
-
-// pin copies the bundle to a file system of its own. A box that is made from it keeps that; what is said here of it is to be closed.
-func pin(ctx context.Context, h *sandbox.Host, from *os.File, limits bundle.Limits) (_ *pinned, err error) {
-	p := &pinned{path: filepath.Join(h.Dir, "bundle-"+sandbox.NewID())}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.close())
-		}
-	}()
-	if err := os.Mkdir(p.path, 0o700); err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
-	// The limits are the caller's flags; memory is the machine's. Each file takes whole pages.
-	limits.Files = min(limits.Files, bundle.DefaultFiles)
-	limits.Bytes = min(limits.Bytes, bundle.DefaultBytes)
-	options := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", bundle.DefaultBytes+int64(bundle.DefaultFiles)*int64(os.Getpagesize()), 2*bundle.DefaultFiles+16)
-	if err := unix.Mount("bundle", p.path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		return nil, fmt.Errorf("server: a place for a copy of the bundle: %w", err)
-	}
-	if p.dir, err = os.Open(p.path); err != nil {
-		return nil, fmt.Errorf("server: %w", err)
-	}
-	return p, bundle.Copy(ctx, from, p.dir, limits, h.Mode == "root")
-}
-
-// close takes the copy out of sight. It is gone when no box has it any more.
-func (p *pinned) close() error {
-	if p == nil {
-		return nil
-	}
-	var errs []error
-	if p.dir != nil {
-		errs = append(errs, p.dir.Close())
-	}
-	if err := unix.Unmount(p.path, unix.MNT_DETACH); err != nil && err != unix.EINVAL && err != unix.ENOENT { // not mounted; never made
-		errs = append(errs, fmt.Errorf("server: unmount the copy of a bundle: %w", err))
-	}
-	if err := os.Remove(p.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		errs = append(errs, fmt.Errorf("server: %w", err))
-	}
-	return errors.Join(errs...)
-}
-
 // settle hears what operator and administrator say, and sees to it that the bundle stays what it is where something depends on that.
 func (c *connection) settle() error {
 	type heard struct {
@@ -165,37 +111,6 @@ func (c *connection) settle() error {
 		return nil
 	}
 	return c.pinBundle()
-}
-
-// pinBundle has everything that follows look at a copy of the bundle.
-func (c *connection) pinBundle() error {
-	own, err := again(c.files.bundle) // the original may be closed while the copying hangs
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	ended := make(chan struct{})
-	defer close(ended)
-	go func() {
-		select {
-		case <-c.link.over:
-			cancel(errCanceled)
-		case <-ended:
-		}
-	}()
-	limits := bundle.Limits{Files: c.request.MaxFiles, Bytes: c.request.MaxBytes}
-	c.pinned, err = inTime(func() (*pinned, error) {
-		defer own.Close()
-		return pin(ctx, c.host, own, limits)
-	}, func(late *pinned) {
-		_ = late.close() // the client was told of the failure
-	})
-	if err != nil {
-		return err
-	}
-	c.files.bundle = c.pinned.dir
-	return nil
 }
 
 // meant compares the bundle with the one that the caller means, before anything is made for it.
