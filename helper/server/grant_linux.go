@@ -6,24 +6,16 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"skillbox/bundle"
 	"skillbox/bundle/schema"
-	"skillbox/cgroup"
 	"skillbox/helper"
 	"skillbox/image"
 	"skillbox/policy"
-	"skillbox/rootfs"
 	"skillbox/sandbox"
 	"skillbox/trust"
 )
-
-const maxPolicyBytes = 256 << 10
 
 // decision is everything that was judged before anything is made.
 type decision struct {
@@ -222,200 +214,6 @@ func onlyCommand(declared *policy.Policy) *policy.Policy {
 		p.Set("command", declared.Position("command").String())
 	}
 	return p
-}
-
-func operatorPolicy(r *helper.Request, f *files) (*policy.Policy, error) {
-	text, err := readOperator(r, f)
-	if err != nil {
-		return nil, err
-	}
-	return parseOperator(r, text)
-}
-
-func parseOperator(r *helper.Request, text []byte) (*policy.Policy, error) {
-	if text == nil {
-		return policy.Default(), nil
-	}
-	return policy.Parse(r.PolicyName, text)
-}
-
-func readOperator(r *helper.Request, f *files) ([]byte, error) {
-	if f.policy == nil {
-		return nil, nil
-	}
-	info, err := f.policy.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.PolicyName, err)
-	}
-	// A file without a name (a memfd has mode 0777) is only its holder's to write.
-	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() && info.Mode().Perm()&0o002 != 0 && st.Nlink > 0 {
-		return nil, &helper.Error{Message: "everybody may write this policy, so it is nobody's word", File: r.PolicyName, Hint: "chmod o-w " + r.PolicyName}
-	}
-	data, err := readAll(f.policy, maxPolicyBytes)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.PolicyName, err)
-	}
-	return data, nil
-}
-
-// applyFlags writes the command line into the operator's policy.
-func applyFlags(p *policy.Policy, r *helper.Request) error {
-	if r.TimeoutMS > 0 {
-		if err := p.Assign("timeout", "--timeout", fmt.Sprintf("%dms", r.TimeoutMS)); err != nil {
-			return err
-		}
-	}
-	for field, value := range r.Defaults {
-		if err := p.Presume(field, value); err != nil {
-			return err
-		}
-	}
-	addBinds(p, r.Binds)
-	for name, value := range r.EnvSet {
-		if err := policy.CheckEnvName(name); err != nil {
-			return refused("--env %s: %v", name, err)
-		}
-		if p.Env.Set == nil {
-			p.Env.Set = map[string]string{}
-		}
-		p.Env.Set[name] = value
-		p.Set("env.set", "--env")
-		p.Set("env.set."+name, "--env")
-	}
-	for _, name := range r.EnvPass {
-		if err := policy.CheckEnvName(name); err != nil {
-			return refused("--env %s: %v", name, err)
-		}
-		p.Env.Pass = append(p.Env.Pass, name)
-		p.Set("env.pass", "--env")
-		p.Set(fmt.Sprintf("env.pass[%d]", len(p.Env.Pass)-1), "--env")
-	}
-	return nil
-}
-
-// addBinds adds binds to the operator's policy. Whether they may be is judged with those that it has.
-func addBinds(p *policy.Policy, binds []helper.Bind) {
-	for _, b := range binds {
-		list, field := &p.Filesystem.Read, "filesystem.read"
-		if b.Write {
-			list, field = &p.Filesystem.Write, "filesystem.write"
-		}
-		*list = append(*list, policy.Bind{Host: b.Host, Path: b.Path})
-		item := fmt.Sprintf("%s[%d]", field, len(*list)-1)
-		for _, named := range []string{field, item, item + ".host", item + ".path"} {
-			if !p.Named(named) {
-				p.Set(named, b.Flag)
-			}
-		}
-	}
-}
-
-// identify opens the plan's host paths once and remembers which inodes they are.
-func identify(dir *os.File, p *policy.Policy, log auditPlace, images string) (sandbox.Sources, error) {
-	var s sandbox.Sources
-	var err error
-	if s.Bundle, err = source(int(dir.Fd())); err != nil {
-		return s, err
-	}
-	if err := identifyImage(&s, p, images); err != nil {
-		return s, err
-	}
-	lists := map[string][]policy.Bind{"filesystem.read": p.Filesystem.Read, "filesystem.write": p.Filesystem.Write}
-	seen := map[[2]uint64]string{}
-	for _, field := range []string{"filesystem.read", "filesystem.write"} {
-		for i, bind := range lists[field] {
-			at := fmt.Sprintf("%s[%d].host", field, i)
-			found, err := identifyBind(bind.Host)
-			if err != nil {
-				return s, &sandbox.Refusal{
-					Field: at, Message: fmt.Sprintf("%s: %v", bind.Host, err), Position: p.Position(at),
-					Hint: "name an existing path without symbolic links in it",
-				}
-			}
-			if what := log.reachedBy(field, bind.Host, found); what != "" {
-				return s, &sandbox.Refusal{
-					Field: at, Message: what + ", and a skill may not write to it", Position: p.Position(at),
-					Hint: "give the skill a directory of its own",
-				}
-			}
-			if why := handsOut(field, bind); why != "" {
-				return s, &sandbox.Refusal{
-					Field: at, Message: why + ", which programs outside obey", Position: p.Position(at),
-					Hint: "give the skill a directory of its own; if it is meant, add dangerous: true to the bind",
-				}
-			}
-			if other, ok := seen[[2]uint64{found.Dev, found.Ino}]; ok && field == "filesystem.write" {
-				return s, &sandbox.Refusal{Field: at, Message: fmt.Sprintf("%s is the same file or directory as %s", bind.Host, other), Position: p.Position(at)}
-			}
-			seen[[2]uint64{found.Dev, found.Ino}] = bind.Host
-			s.Binds = append(s.Binds, found)
-		}
-	}
-	if p.Devices.GPUs == "all" {
-		if s.GPU, err = rootfs.FindGPU(); err != nil {
-			return s, &sandbox.Refusal{Field: "devices.gpus", Message: err.Error(), Position: p.Position("devices.gpus"), Hint: "install the driver, or run the skill without"}
-		}
-	}
-	if p.Resources.IORead > 0 || p.Resources.IOWrite > 0 {
-		err = findDisks(&s)
-	}
-	return s, err
-}
-
-// inMemory says of a path that reading it reads no disk.
-func inMemory(path string) bool {
-	var fs unix.Statfs_t
-	return unix.Statfs(path, &fs) == nil && (fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC)
-}
-
-// findDisks notes the disks behind everything of the host's that the skill can read: its files, and the system below it.
-func findDisks(s *sandbox.Sources) error {
-	all := append([]sandbox.Source{s.Bundle}, s.Binds...)
-	if s.Image != nil {
-		all = append(all, s.Root)
-	} else {
-		var st unix.Stat_t
-		if err := unix.Stat("/usr", &st); err != nil {
-			return fmt.Errorf("server: /usr: %w", err)
-		}
-		all = append(all, sandbox.Source{Source: rootfs.Source{Path: "/usr", Dev: st.Dev}})
-	}
-	for _, source := range all {
-		disk, ok, err := cgroup.DiskOf(source.Dev)
-		switch {
-		case err != nil:
-			return err
-		case !ok && inMemory(source.Path):
-		case !ok:
-			s.Diskless = append(s.Diskless, source.Path)
-		case !slices.Contains(s.Disks, disk):
-			s.Disks = append(s.Disks, disk)
-		}
-	}
-	return nil
-}
-
-func identifyBind(path string) (sandbox.Source, error) {
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return sandbox.Source{}, err
-	}
-	defer unix.Close(fd)
-	return source(fd)
-}
-
-func source(fd int) (sandbox.Source, error) {
-	found, err := rootfs.SourceOf(fd)
-	if err != nil {
-		return sandbox.Source{}, err
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return sandbox.Source{}, err
-	}
-	return sandbox.Source{Source: found, UID: int(st.Uid), GID: int(st.Gid)}, nil
 }
 
 // command puts the argv together: the entry, the policy's command or the bundle's own, with the words appended; else the words. The first

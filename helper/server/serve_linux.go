@@ -1,29 +1,20 @@
 package server
 
 import (
-	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
-	"slices"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
 	"skillbox/bundle"
 	"skillbox/helper"
-	"skillbox/output"
 	"skillbox/sandbox"
 	"skillbox/wire"
 )
-
-// maxResult is the largest JSON value that a skill's result file may hold: it travels in a frame.
-const maxResult = 2 << 20
 
 // Options are what the kinds of skillboxd differ in.
 type Options struct {
@@ -158,19 +149,6 @@ func (c *connection) hangUp() error {
 		err = errors.Join(err, c.copyDir.Close(), c.pool.copies.release(c.copied))
 	}
 	return errors.Join(err, c.pinned.close())
-}
-
-// sendResult answers with what a run came to. Each part of it is bounded; should the whole be too long for a frame all the same, the
-// parts that the skill can make long are left out: they must not cost the caller the result.
-func sendResult(conn *wire.Conn, result *helper.Result) error {
-	err := conn.Send(helper.Reply{Result: result})
-	if !errors.Is(err, wire.ErrProtocol) {
-		return err
-	}
-	result.Result, result.Outputs, result.Denials = nil, nil, nil
-	result.Warnings = []string{"the result was too large for one message: the skill's JSON, the list of its output files, denials and other warnings were left out"}
-	result.Normalize()
-	return conn.Send(helper.Reply{Result: result})
 }
 
 // exec runs one call. Whatever goes wrong becomes the envelope. The box, if there is one, has ended and is to be closed.
@@ -308,26 +286,6 @@ func (c *connection) decide(digesting <-chan digested, phases map[string]float64
 	return judge(c.host, c.request, c.files, c.said, look)
 }
 
-// unless gives up on a step that reads from the caller: a policy may be a FIFO that nobody writes.
-func unless[T any](over <-chan struct{}, step func() (T, error)) (T, error) {
-	type answer struct {
-		value T
-		err   error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		value, err := step()
-		done <- answer{value, err}
-	}()
-	select {
-	case a := <-done:
-		return a.value, a.err
-	case <-over:
-		var none T
-		return none, errCanceled
-	}
-}
-
 // checkParams is decision.checkParams while the caller waits: parameters may come slowly, but not for longer than the skill may run.
 func (c *connection) checkParams(d *decision) error {
 	if d.params == nil || c.files.params == nil {
@@ -345,9 +303,6 @@ func (c *connection) checkParams(d *decision) error {
 	}
 }
 
-// prepareTime bounds everything that happens before the skill's own time-out begins to count.
-const prepareTime = 30 * time.Second
-
 // prepare makes a box for this call. One that is ready too late is nobody's.
 func (c *connection) prepare(d *decision, id string) (*sandbox.Box, error) {
 	return inTime(func() (*sandbox.Box, error) { return sandbox.Prepare(c.host, d.plan, id) }, func(late *sandbox.Box) {
@@ -355,86 +310,6 @@ func (c *connection) prepare(d *decision, id string) (*sandbox.Box, error) {
 			_ = late.Close() // the client was told of the failure
 		}
 	})
-}
-
-// inTime gives up on a step that hangs: a bundle or a bind may lie on a file system that never answers. What hangs ends with
-// this process, or when the file system answers, late; a system call that waits for a dead server cannot be ended otherwise.
-func inTime[T any](step func() (T, error), late func(T)) (T, error) {
-	type answer struct {
-		value T
-		err   error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		value, err := step()
-		done <- answer{value, err}
-	}()
-	select {
-	case a := <-done:
-		return a.value, a.err
-	case <-time.After(prepareTime):
-		go func() { late((<-done).value) }()
-		var none T
-		return none, refused("the sandbox was not ready within %v: does the bundle or a bind lie on a file system that hangs?", prepareTime)
-	}
-}
-
-type digested struct {
-	tree *bundle.Tree
-	err  error
-	ms   float64
-}
-
-// digest starts walking the bundle beside everything else. hangUp ends it: the numbers of the descriptors that it uses may be another
-// client's afterwards.
-func (c *connection) digest() <-chan digested {
-	done, walked := make(chan digested, 1), make(chan struct{})
-	ctx, cancel := context.WithCancel(context.Background())
-	c.endWalk = func() {
-		cancel()
-		<-walked
-	}
-	began := time.Now()
-	if c.copied != nil {
-		close(walked)
-		done <- digested{c.copied.tree, nil, c.looked}
-		return done
-	}
-	var cache *bundle.Cache // a copy has another place each time
-	if c.pinned == nil {
-		cache = bundle.OpenCache(c.request.CacheDir)
-	}
-	go func() {
-		defer close(walked)
-		limits := bundle.Limits{Files: c.request.MaxFiles, Bytes: c.request.MaxBytes}
-		tree, err := bundle.Digest(ctx, c.files.bundle, limits, cache)
-		done <- digested{tree, err, sandbox.Since(began)}
-	}()
-	return done
-}
-
-// digestTime is what a bundle has at least to be read: a short time-out is about the skill, and where a box is ready nothing else takes
-// time meanwhile.
-const digestTime = 5 * time.Second
-
-// digested waits for the bundle's digest, once.
-func (c *connection) digested(d *decision, digesting <-chan digested, phases map[string]float64) (*bundle.Tree, error) {
-	return c.digestedWithin(max(d.plan.Limits.Timeout, digestTime), digesting, phases)
-}
-
-func (c *connection) digestedWithin(within time.Duration, digesting <-chan digested, phases map[string]float64) (*bundle.Tree, error) {
-	if c.tree != nil {
-		return c.tree, nil
-	}
-	select {
-	case checked := <-digesting:
-		phases["digest_ms"], c.tree = checked.ms, checked.tree
-		return checked.tree, checked.err
-	case <-time.After(within):
-		return nil, refused("the bundle could not be read within %v (timeout)", within)
-	case <-c.link.over:
-		return nil, errCanceled
-	}
 }
 
 // run gathers what the call brings, and runs it, unless the bundle could not be read.
@@ -466,85 +341,5 @@ func (c *connection) run(box *sandbox.Box, d *decision, tree *bundle.Tree, err e
 	takeResult(box, result)
 	takeOutputs(box, d, c.files, result)
 	takeChanges(box, c.files, result)
-	return result
-}
-
-// takeChanges tells what the skill changed in the copy of its bundle.
-func takeChanges(box *sandbox.Box, f *files, result *helper.Result) {
-	if box.Changed() == nil || f.bundle == nil {
-		return
-	}
-	list, more, err := output.Changes(box.Changed(), f.bundle)
-	for _, c := range list {
-		result.Changes = append(result.Changes, helper.Change(c))
-	}
-	if more {
-		result.Warnings = append(result.Warnings, "the skill changed more of its bundle than changes lists")
-	}
-	if err != nil {
-		result.Warnings = append(result.Warnings, err.Error())
-	}
-}
-
-// takeResult puts the skill's result file into the envelope; one that is not JSON is a warning, for the skill is not our failure.
-func takeResult(box *sandbox.Box, result *helper.Result) {
-	data, err := box.ReadResult(maxResult)
-	// Package json takes any bytes inside a string; a caller's parser of the envelope would not.
-	if err == nil && len(data) > 0 && !(json.Valid(data) && utf8.Valid(data)) {
-		err = errors.New("the result file does not hold one JSON value")
-	}
-	if err != nil {
-		result.Warnings = append(result.Warnings, err.Error())
-		return
-	}
-	if len(data) == 0 {
-		return
-	}
-	result.Result = data
-}
-
-// takeOutputs streams /output to the client, if it asked for it.
-func takeOutputs(box *sandbox.Box, d *decision, f *files, result *helper.Result) {
-	if f.outputs == nil {
-		return
-	}
-	items, skipped, err := output.Collect(box.Outputs(), f.outputs, output.Limits{Files: d.plan.Limits.FilesCount, Bytes: d.plan.Limits.FilesBytes})
-	for _, item := range items {
-		result.Outputs = append(result.Outputs, helper.Output{Name: item.Name, Bytes: item.Bytes, SHA256: item.SHA256})
-	}
-	for _, s := range skipped {
-		result.Warnings = append(result.Warnings, s.String())
-	}
-	if err != nil {
-		result.Warnings = append(result.Warnings, err.Error())
-	}
-	if err := f.outputs.Close(); err != nil {
-		result.Warnings = append(result.Warnings, fmt.Sprintf("outputs: %v", err))
-	}
-}
-
-// identified fills in who ran under what.
-func identified(result *helper.Result, id string, d *decision, tree *bundle.Tree) *helper.Result {
-	result.Normalize()
-	result.ID = id
-	if d == nil {
-		return result
-	}
-	if d.plan != nil {
-		for _, w := range d.plan.Warnings {
-			if !slices.Contains(result.Warnings, w) {
-				result.Warnings = append(result.Warnings, w)
-			}
-		}
-		result.Sandbox.Mode, result.Sandbox.Layers = d.plan.Mode, d.plan.Layers
-	}
-	result.Policy, result.Trust = d.policy, d.trust
-	explained(result, d)
-	if d.bundle != nil {
-		result.Skill.Name = d.bundle.Name
-	}
-	if tree != nil {
-		result.Skill.Digest = tree.Digest
-	}
 	return result
 }
