@@ -24,6 +24,8 @@ type podman struct {
 
 func (m mode) podman(t *testing.T) podman {
 	t.Helper()
+	_, err := exec.LookPath("podman")
+	needs(t, "podman", err)
 	dir, err := os.MkdirTemp("", "podman-") // podman wants short paths
 	if err != nil {
 		t.Fatal(err)
