@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 	"skillbox/image"
 	"skillbox/image/registry"
@@ -35,7 +36,7 @@ func (f *fetching) do(ctx context.Context, get func(context.Context, registry.Op
 		return err
 	}
 	f.Agent = "skillbox/" + version
-	f.Notice = func(text string) { fmt.Fprintln(os.Stderr, "skillbox: "+text) }
+	f.Notice = func(text string) { fmt.Fprintln(os.Stderr, "skillbox: "+cli.VisibleLines(text)) }
 	f.Progress = &registry.Progress{}
 	stop := f.show()
 	found, err := get(ctx, f.Options)
@@ -46,7 +47,7 @@ func (f *fetching) do(ctx context.Context, get func(context.Context, registry.Op
 	if !f.quiet {
 		fmt.Println(found.Digest)
 		for _, what := range found.Skipped {
-			fmt.Fprintf(os.Stderr, "skillbox: left out: %s\n", what)
+			fmt.Fprintf(os.Stderr, "skillbox: left out: %s\n", cli.VisibleLines(what))
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 	"skillbox/image"
 )
@@ -32,7 +33,7 @@ func run(args []string) int {
 		if ctx.Err() != nil {
 			err = errors.New("interrupted: what was complete of the image is kept for the next time")
 		}
-		complain(err)
+		cli.Complain(err)
 		return helper.CodeFailed
 	}
 	return 0
@@ -48,8 +49,8 @@ func (s *store) path() string { return cmp.Or(s.dir, image.DefaultDir()) }
 // rootCommand is named as the program that people call.
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use: "skillbox", Short: "Look after images", Long: "skillbox-image is what the program skillbox becomes for `skillbox image`.",
-		Example: `  skillbox image pull debian:stable-slim`, SilenceErrors: true, SilenceUsage: true,
+		Short: "Look after images", Long: "skillbox-image is what the program skillbox becomes for `skillbox image`.",
+		Example: `  skillbox image pull debian:stable-slim`,
 	}
 	images := &cobra.Command{
 		Use:   "image",
@@ -75,20 +76,5 @@ use, in ` + image.SystemDir + `.`,
 		c.Flags().StringVar(&s.dir, "store", "", "`directory` with the images (default: yours)")
 		images.AddCommand(c)
 	}
-	root.AddCommand(images)
-	root.CompletionOptions.DisableDefaultCmd = true
-	return root
-}
-
-// complain is the one place where an error is shown to a person.
-func complain(err error) {
-	fmt.Fprintf(os.Stderr, "skillbox: %v\n", err)
-	var e *helper.Error
-	var missing *image.Missing
-	switch {
-	case errors.As(err, &e) && e.Hint != "":
-		fmt.Fprintf(os.Stderr, "skillbox: hint: %s\n", e.Hint)
-	case errors.As(err, &missing):
-		fmt.Fprintf(os.Stderr, "skillbox: hint: %s\n", missing.Hint())
-	}
+	return cli.Root(root, images)
 }

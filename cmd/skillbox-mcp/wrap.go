@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skillbox/client"
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 	"skillbox/mcp/wrap"
 )
@@ -76,7 +77,7 @@ func (w *wrapping) run(ctx context.Context, args []string, dash int) error {
 		return err
 	}
 	if note != "" {
-		fmt.Fprintf(os.Stderr, "skillbox: %s\n", note)
+		fmt.Fprintf(os.Stderr, "skillbox: %s\n", cli.VisibleLines(note))
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -85,7 +86,7 @@ func (w *wrapping) run(ctx context.Context, args []string, dash int) error {
 		return err
 	}
 	w.tell(result)
-	return exitCode(result.ExitCode)
+	return cli.Exit(result.ExitCode)
 }
 
 // read reads the command line.
@@ -144,9 +145,9 @@ func (w *wrapping) refused(d helper.Denial) {
 // tell says on stderr what a client's log should have of the run.
 func (w *wrapping) tell(r *client.Result) {
 	for _, warning := range r.Warnings {
-		fmt.Fprintf(os.Stderr, "skillbox: warning: %s\n", warning)
+		fmt.Fprintf(os.Stderr, "skillbox: warning: %s\n", cli.VisibleLines(warning))
 	}
 	if r.Error != nil && r.Verdict != helper.Canceled {
-		complain(r.Error)
+		cli.Complain(r.Error)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"skillbox/bundle"
 	"skillbox/client"
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 	"skillbox/policy"
 	"skillbox/trust"
@@ -252,10 +253,10 @@ func (s *signing) tell(found verified) error {
 	case found.Valid:
 		fmt.Printf("valid: signed by key %s\nbundle %s\npolicy %s\ncomment %+q\n", found.KeyID, found.Digest, found.Policy, found.Comment)
 	default:
-		complain(fmt.Errorf("the signature does not hold: %s", found.Why))
+		cli.Complain(fmt.Errorf("the signature does not hold: %s", found.Why))
 	}
 	if !found.Valid {
-		return exitCode(1)
+		return cli.Exit(1)
 	}
 	return nil
 }

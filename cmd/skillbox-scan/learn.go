@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skillbox/audit"
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 	"skillbox/scan"
 	"skillbox/scan/learn"
@@ -86,16 +87,16 @@ func (l *learning) run(c *cobra.Command, args []string) error {
 		err = l.print(result)
 	}
 	if err != nil {
-		complain(err)
-		return exitCode(codeUnlearned)
+		cli.Complain(err)
+		return cli.Exit(codeUnlearned)
 	}
 	if result.Converged {
 		return nil
 	}
 	for _, why := range result.Failing {
-		complain(errors.New(audit.Clean(why, 500)))
+		cli.Complain(errors.New(audit.Clean(why, 500)))
 	}
-	return exitCode(codeNotConverged)
+	return cli.Exit(codeNotConverged)
 }
 
 func (l *learning) learn(c *cobra.Command, args []string) (*learn.Result, error) {

@@ -13,6 +13,7 @@ import (
 
 	"skillbox/audit"
 	"skillbox/client"
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 	"skillbox/scan/page"
 )
@@ -45,8 +46,8 @@ Exit code: 0, or 1 if the log has no such run.`,
 			}
 			err = writePage(file, func(w io.Writer) error { return page.WriteRun(w, audit.Read(at, audit.Query{Run: args[0]})) })
 			if errors.Is(err, page.ErrNoRecords) {
-				complain(&helper.Error{Message: fmt.Sprintf("the log has no run %q", args[0]), Hint: "skillbox audit search --kind run.granted lists runs"})
-				return exitCode(1)
+				cli.Complain(&helper.Error{Message: fmt.Sprintf("the log has no run %q", args[0]), Hint: "skillbox audit search --kind run.granted lists runs"})
+				return cli.Exit(1)
 			}
 			return err
 		},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 	"skillbox/scan"
 	"skillbox/scan/page"
@@ -108,7 +109,7 @@ func (s *scanning) run(c *cobra.Command) error {
 		}
 	}
 	if report.Worst() >= least {
-		return exitCode(codeFound)
+		return cli.Exit(codeFound)
 	}
 	if len(report.Incomplete) > 0 {
 		return &helper.Error{Message: "the skill could not be scanned wholly: " + report.Incomplete[0], Hint: "the report has all reasons under incomplete"}

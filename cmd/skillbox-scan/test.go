@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 	"skillbox/suite"
 )
@@ -89,7 +90,7 @@ func (t *tested) run(c *cobra.Command, dir string) error {
 		return err
 	}
 	if !report.OK() {
-		return exitCode(codeUnexpected)
+		return cli.Exit(codeUnexpected)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"skillbox/audit"
 	"skillbox/client"
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 )
 
@@ -118,13 +119,13 @@ func verifyLog(dir string, o audit.VerifyOptions, asJSON bool) error {
 	case r.Whole:
 		fmt.Println(wholeLine(&r))
 	default:
-		fmt.Println(visible(r.Broken.Error()))
+		fmt.Println(cli.Visible(r.Broken.Error()))
 		if r.Records > 0 {
 			fmt.Printf("records %d to %d are good, and signed up to %d\n", r.First, r.Last, r.Signed)
 		}
 	}
 	if err == nil && !r.Whole {
-		return exitCode(1)
+		return cli.Exit(1)
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skillbox/audit"
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 )
 
@@ -150,12 +151,12 @@ func printAuditStats(s *audit.Stats) error {
 	fmt.Fprintf(w, "KINDS\t%s\n", countsLine(kinds))
 	fmt.Fprintf(w, "RUNS\t%d: %s\n", s.Runs, countsLine(s.Verdicts))
 	fmt.Fprintf(w, "DENIALS\t%s\n", countsLine(s.Denials))
-	fmt.Fprintf(w, "SKILLS\t%s\n", visible(countsLine(s.Skills)))
+	fmt.Fprintf(w, "SKILLS\t%s\n", cli.Visible(countsLine(s.Skills)))
 	if s.Dropped > 0 {
 		fmt.Fprintf(w, "DROPPED\t%d details: the disk was full\n", s.Dropped)
 	}
 	for _, sink := range slices.Sorted(maps.Keys(s.Undelivered)) {
-		fmt.Fprintf(w, "UNDELIVERED\t%d records to %s\n", s.Undelivered[sink], visible(sink))
+		fmt.Fprintf(w, "UNDELIVERED\t%d records to %s\n", s.Undelivered[sink], cli.Visible(sink))
 	}
 	return w.Flush()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skillbox/audit"
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 )
 
@@ -78,7 +79,7 @@ func tailLog(ctx context.Context, dir string, lines int, follow, asJSON bool) er
 			return err
 		}
 	}
-	return exitCode(helper.CodeCanceled)
+	return cli.Exit(helper.CodeCanceled)
 }
 
 // recordLine is one record on one line.
@@ -90,7 +91,7 @@ func recordLine(r *audit.Record, asJSON bool) string {
 	if run == "" {
 		run = "-"
 	}
-	return visible(fmt.Sprintf("%s  %-16s  %-14s  %s", r.Time.Format("2006-01-02T15:04:05.000Z"), run, r.Kind, r.Summary()))
+	return cli.Visible(fmt.Sprintf("%s  %-16s  %-14s  %s", r.Time.Format("2006-01-02T15:04:05.000Z"), run, r.Kind, r.Summary()))
 }
 
 // printRecords prints records as they come, and tells how many there were.
@@ -132,8 +133,8 @@ Exit code: 0, or 1 if the log has no such run.`,
 			}
 			n, err := printRecords(audit.Read(at, audit.Query{Run: args[0]}), asJSON)
 			if err == nil && n == 0 {
-				complain(&helper.Error{Message: fmt.Sprintf("the log has no run %q", args[0]), Hint: "skillbox audit search --kind run.granted lists runs"})
-				return exitCode(1)
+				cli.Complain(&helper.Error{Message: fmt.Sprintf("the log has no run %q", args[0]), Hint: "skillbox audit search --kind run.granted lists runs"})
+				return cli.Exit(1)
 			}
 			return err
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 )
 
@@ -79,7 +80,7 @@ func showBundle(dir string, asJSON bool) error {
 	if err := json.Unmarshal(document, &b); err != nil {
 		return err
 	}
-	fmt.Print(visibleLines(bundleText(&b)))
+	fmt.Print(cli.VisibleLines(bundleText(&b)))
 	warn(b.Warnings)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"skillbox/cmd/cli"
 	"skillbox/doctor"
 )
 
@@ -44,7 +45,7 @@ Exit code: 0 if this user can run skills, 1 if not.`,
 				fmt.Print(report.Text(colourful()))
 			}
 			if !report.Works() {
-				return exitCode(1)
+				return cli.Exit(1)
 			}
 			return nil
 		},

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skillbox/client"
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 )
 
@@ -74,7 +75,7 @@ func (o *options) exec(args []string, dash int) error {
 	case o.json:
 		err = printJSON(result)
 	case result.Error != nil:
-		complain(result.Error)
+		cli.Complain(result.Error)
 	}
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func (o *options) exec(args []string, dash int) error {
 	if !o.json {
 		warn(result.Warnings)
 	}
-	return exitCode(result.ExitCode)
+	return cli.Exit(result.ExitCode)
 }
 
 // plainly words an error for the envelope.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skillbox/audit"
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 )
 
@@ -37,8 +38,8 @@ Exit code: 0, or 1 if the log has no such run.`,
 				return err
 			}
 			if e == nil {
-				complain(&helper.Error{Message: fmt.Sprintf("the log has no run %q", args[0]), Hint: "skillbox audit search --kind run.granted lists runs"})
-				return exitCode(1)
+				cli.Complain(&helper.Error{Message: fmt.Sprintf("the log has no run %q", args[0]), Hint: "skillbox audit search --kind run.granted lists runs"})
+				return cli.Exit(1)
 			}
 			if asJSON {
 				return printJSON(e)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 )
 
@@ -33,7 +34,7 @@ const codeUnscanned = 2
 // that program's too.
 //
 // failed is the exit code where there is no such program.
-func handedOver(to successor, failed exitCode, c *cobra.Command) *cobra.Command {
+func handedOver(to successor, failed cli.Exit, c *cobra.Command) *cobra.Command {
 	c.DisableFlagParsing = true
 	c.RunE = func(c *cobra.Command, args []string) error {
 		program, err := to.find()
@@ -41,7 +42,7 @@ func handedOver(to successor, failed exitCode, c *cobra.Command) *cobra.Command 
 			argv := append([]string{"skillbox"}, wordsOf(c, args)...)
 			err = fmt.Errorf("%s: %w", program, unix.Exec(program, argv, os.Environ()))
 		}
-		complain(err)
+		cli.Complain(err)
 		return failed
 	}
 	c.SetHelpFunc(func(c *cobra.Command, _ []string) {

@@ -8,15 +8,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 )
 
@@ -81,12 +79,12 @@ func showLog(ctx context.Context, dir string, lines int, follow bool) error {
 		recent = append(earlier, recent...)
 	}
 	for _, line := range recent[max(len(recent)-lines, 0):] {
-		fmt.Println(visible(line))
+		fmt.Println(cli.Visible(line))
 	}
 	for follow {
 		select {
 		case <-ctx.Done():
-			return exitCode(helper.CodeCanceled)
+			return cli.Exit(helper.CodeCanceled)
 		case <-time.After(followTime):
 		}
 		// First: what was written before another was begun is still in this one.
@@ -96,7 +94,7 @@ func showLog(ctx context.Context, dir string, lines int, follow bool) error {
 			return err
 		}
 		for _, line := range more {
-			fmt.Println(visible(line))
+			fmt.Println(cli.Visible(line))
 		}
 		if !renewed {
 			continue
@@ -162,22 +160,3 @@ func isRenewed(f *os.File, path string) bool {
 	now, err := os.Stat(path)
 	return err == nil && !os.SameFile(ours, now)
 }
-
-// visible shows a line without what a terminal would obey; the log quotes most of it itself.
-func visible(line string) string {
-	if strings.IndexFunc(line, unprintable) < 0 && utf8.ValidString(line) {
-		return line
-	}
-	var b strings.Builder
-	for _, r := range line {
-		if unprintable(r) {
-			quoted := strconv.QuoteRuneToASCII(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		} else {
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-func unprintable(r rune) bool { return r != '\t' && !unicode.IsPrint(r) || r == utf8.RuneError }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skillbox/client"
+	"skillbox/cmd/cli"
 	"skillbox/engine"
 	"skillbox/helper"
 )
@@ -137,7 +138,7 @@ func found(path string) (f engine.Found, err error) {
 // asSkillEngine prints what skill-engine's own runtime answers with. Where skillbox has refused or ended the run, its reason is the last line of stderr.
 func asSkillEngine(r *helper.Result) error {
 	if r.Error != nil {
-		r.Stderr += "skillbox: " + visibleLines(r.Error.Error()) + "\n"
+		r.Stderr += "skillbox: " + cli.VisibleLines(r.Error.Error()) + "\n"
 	}
 	return printJSON(struct {
 		Success  bool   `json:"success"`

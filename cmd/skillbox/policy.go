@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 )
 
@@ -83,9 +84,9 @@ func checkPolicy(name string, asJSON bool) error {
 		for _, e := range checked.Errors {
 			fmt.Println(oneLine(e))
 		}
-		complain(errors.New(counted(len(checked.Errors), "error")))
+		cli.Complain(errors.New(counted(len(checked.Errors), "error")))
 	}
-	return exitCode(1)
+	return cli.Exit(1)
 }
 
 // oneLine is an error with its hint, as compilers print them.
@@ -155,7 +156,7 @@ func explainPolicy(name string, destinations []string, asJSON bool) error {
 		}
 	}
 	if refused {
-		return exitCode(1)
+		return cli.Exit(1)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skillbox/client"
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 )
 
@@ -42,7 +43,7 @@ func (p *publishing) open() error {
 		p.listeners = append(p.listeners, l)
 	}
 	for _, l := range p.listeners {
-		fmt.Fprintf(os.Stderr, "skillbox: port %s is at %s\n", l.Port, visibleLines(l.Address))
+		fmt.Fprintf(os.Stderr, "skillbox: port %s is at %s\n", l.Port, cli.VisibleLines(l.Address))
 	}
 	if p.file == "" {
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skillbox/client"
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 )
 
@@ -76,11 +77,11 @@ func (o *options) startSession(args []string, idle, total time.Duration) error {
 	}
 	switch {
 	case err != nil && o.json:
-		return errors.Join(printJSON(helper.Failure(helper.Failed, plainly(err))), exitCode(helper.CodeFailed))
+		return errors.Join(printJSON(helper.Failure(helper.Failed, plainly(err))), cli.Exit(helper.CodeFailed))
 	case err != nil:
 		return plainly(err)
 	case answer.Plan == nil && o.json:
-		return errors.Join(printJSON(answer.Result), exitCode(answer.Result.ExitCode))
+		return errors.Join(printJSON(answer.Result), cli.Exit(answer.Result.ExitCode))
 	case answer.Plan == nil:
 		return answer.Result.Error
 	case o.json:
@@ -114,7 +115,7 @@ func warn(warnings []string) {
 	for _, w := range warnings {
 		// The means by which defaults are held is no news for a person at every run.
 		if !strings.HasSuffix(w, helper.LimitsWarning) {
-			fmt.Fprintf(os.Stderr, "skillbox: warning: %s\n", visibleLines(w))
+			fmt.Fprintf(os.Stderr, "skillbox: warning: %s\n", cli.VisibleLines(w))
 		}
 	}
 }

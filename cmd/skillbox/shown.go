@@ -6,9 +6,10 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
+
+	"skillbox/cmd/cli"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,7 +62,7 @@ func (s *shown) pass(all bool) error {
 			return s.show(&b, i)
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, left[0])
-		case unprintable(r) && r != utf8.RuneError:
+		case cli.Unprintable(r) && r != utf8.RuneError:
 			quoted := strconv.QuoteRuneToASCII(r)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		default:
@@ -136,13 +137,4 @@ func inertJSON(text []byte) []byte {
 	return b.Bytes()
 }
 
-func inert(r rune) bool { return r > '~' && unprintable(r) && r != utf8.RuneError }
-
-// visibleLines is visible for a message of several lines, such as all that is wrong with a policy. It may quote a skill's words.
-func visibleLines(text string) string {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		lines[i] = visible(line)
-	}
-	return strings.Join(lines, "\n")
-}
+func inert(r rune) bool { return r > '~' && cli.Unprintable(r) && r != utf8.RuneError }

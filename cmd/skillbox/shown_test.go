@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"testing"
+
+	"skillbox/cmd/cli"
 )
 
 func TestATerminalIsShownWhatItWouldObey(t *testing.T) {
@@ -58,7 +60,7 @@ func TestJSONHoldsNothingThatATerminalObeys(t *testing.T) {
 	if err := json.Unmarshal(after, &b); err != nil || a != b {
 		t.Errorf("%q became %q: %v", a, b, err)
 	}
-	if bytes.ContainsFunc(after, func(r rune) bool { return unprintable(r) && r != 0xfffd }) {
+	if bytes.ContainsFunc(after, func(r rune) bool { return cli.Unprintable(r) && r != 0xfffd }) {
 		t.Errorf("%q", after)
 	}
 }

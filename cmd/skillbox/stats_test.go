@@ -47,18 +47,3 @@ c  preloaded  z  -  AGO  -  for  calls  of  /b
 		t.Errorf("%v:\n%s", err, text)
 	}
 }
-
-func TestALogLineOrdersNoTerminalAbout(t *testing.T) {
-	for line, want := range map[string]string{
-		`{"skill":"wörd"}`: `{"skill":"wörd"}`,
-		"a\tb":             "a\tb",
-		"\x1b[31mred":      `\x1b[31mred`,
-		"\u009b31m\u202e":  `\u009b31m\u202e`,
-		"\xff":             `\ufffd`,
-		"panic: \r\a":      `panic: \r\a`,
-	} {
-		if got := visible(line); got != want {
-			t.Errorf("%q: %q, want %q", line, got, want)
-		}
-	}
-}

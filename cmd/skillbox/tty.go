@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 )
 
@@ -31,7 +32,7 @@ func (o *options) rawTerminal(r *helper.Request) (restore func()) {
 	}
 	return func() {
 		if err := unix.IoctlSetTermios(0, unix.TCSETS, old); err != nil {
-			complain(err)
+			cli.Complain(err)
 		}
 	}
 }
