@@ -4,7 +4,6 @@ package integration
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -182,11 +181,7 @@ func TestAVolumeOverWhatIsNotTheSkillsIsRefused(t *testing.T) {
 			}
 			m.own(t, at(dir))
 		}
-		l, err := net.Listen("unix", at("engine/docker.sock"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		listenAt(t, at("engine/docker.sock"))
 		w.env = append(w.env, "HOME="+at("home"), "XDG_CACHE_HOME="+at("cache"))
 		if got := lookedOf(t, w.engine(t, dockerSkill(`volumes = ["`+at("ok")+`:/data", "/usr/share/doc:/doc:ro"]`), "", "s", "--", "look", "/data", "/doc")); got.Paths["/data"] == "ENOENT" || got.Paths["/doc"] == "ENOENT" {
 			t.Fatalf("a volume that is the caller's own: %q", got.Paths)

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -607,4 +608,20 @@ func traces(t *testing.T) map[string]bool {
 		}
 	}
 	return found
+}
+
+// listenAt makes a socket that somebody listens at, whatever the length of its path: an address has room for 107 bytes.
+func listenAt(t *testing.T, path string) {
+	t.Helper()
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.(*net.UnixListener).SetUnlinkOnClose(false) // the directory goes with the test
+	t.Cleanup(func() { l.Close() })
 }

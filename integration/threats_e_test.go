@@ -212,11 +212,7 @@ func TestThreat105AbstractSockets(t *testing.T) {
 	inEachMode(t, func(t *testing.T, m mode) {
 		dir := m.dir(t)
 		path := filepath.Join(dir, "socket")
-		inDir, err := net.Listen("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer inDir.Close()
+		listenAt(t, path)
 		if err := os.Chmod(path, 0o777); err != nil {
 			t.Fatal(err)
 		}
