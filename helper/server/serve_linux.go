@@ -188,6 +188,7 @@ func (c *connection) exec() (*helper.Result, *sandbox.Box) {
 	if c.pool != nil {
 		return c.pooled(d, digesting, phases)
 	}
+	go c.trail.open()
 	box, err := c.prepare(d, id)
 	if err != nil {
 		return identified(failure(err), id, d, nil), nil

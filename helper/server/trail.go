@@ -59,6 +59,13 @@ func (u *unrecorded) hint() string {
 	return "`skillbox audit verify` says where the log is broken; another begins when its directory is moved away"
 }
 
+// open opens the log while a box is made. What goes wrong is said when something is to be written, which tries again.
+func (t *trail) open() {
+	if t != nil {
+		_, _ = t.log()
+	}
+}
+
 func (t *trail) clock(began time.Time) { t.took += time.Since(began) }
 
 // misconfigured tells an error of whoever wrote a file about the log, which has its place there.
