@@ -84,8 +84,10 @@ func (s *skillNote) fill(dirName string) {
 	b.AllowedTools = s.tools("allowed-tools")
 	b.Metadata = s.mapping("metadata")
 	if b.Version = s.line("version"); b.Version == "" {
-		// The specification has no version of its own and shows it as an entry of metadata.
-		b.Version = b.Metadata["version"]
+		// The specification has no version of its own and shows it as an entry of metadata, which may have lines and tabs.
+		if v := b.Metadata["version"]; title(v) {
+			b.Version = v
+		}
 	}
 }
 

@@ -78,6 +78,7 @@ func FuzzFrontmatter(f *testing.F) {
 		"---\nname: pdf\ndescription: Reads PDF.\nmetadata:\n  version: \"1.0\"\n---\n# PDF\n", "---\r\nname: a\r\ndescription: b\r\n---\r\n", "---\n---\n", "---",
 		"\ufeff--- \nname: x\n---x\n---", "# no\n", "---\nname: a\n...\n---\nb: c\n---\n", "---\nname: |\n  ---\n---\n", "---\nsecurity_policy: {a: *b}\n---\n",
 		"---\nname: a: b\nmetadata:\n\tversion: 1\nallowed-tools:\n- Bash(git add:*)\n---\n", "---\nname: \xff\ndescription: >-\n  a: b: c\n d\n\n# body",
+		"---\nname: a: b\ndescription: Reads PDF.\nmetadata:\n  version: \"1.0\ta",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -169,10 +169,15 @@ func (d *doc) title(key string, required bool) (string, error) {
 	if len(s) > maxName {
 		return "", d.errorf(d.get(key), key, "longer than %d bytes", maxName)
 	}
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+	if !title(s) {
 		return "", d.errorf(d.get(key), key, "contains a character that cannot be printed")
 	}
 	return s, nil
+}
+
+// title tells whether a text may be a name or a version: short, and printable on one line.
+func title(s string) bool {
+	return len(s) <= maxName && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // text returns the text of a key, lines and tabs allowed, without blanks around it.

@@ -49,7 +49,10 @@ func (r *Report) SARIF(w io.Writer, version string) error {
 	})
 }
 
-func text(s string) map[string]any { return map[string]any{"text": s} }
+// text is a message, in which brackets would make a link (SARIF 2.1.0, section 3.11.6). It may quote a skill's words.
+func text(s string) map[string]any { return map[string]any{"text": links.Replace(s)} }
+
+var links = strings.NewReplacer(`\`, `\\`, `[`, `\[`, `]`, `\]`)
 
 func (f *Finding) sarif(rule int, manifest string) map[string]any {
 	file, line := f.File, f.Line
@@ -59,7 +62,7 @@ func (f *Finding) sarif(rule int, manifest string) map[string]any {
 	physical := map[string]any{"artifactLocation": map[string]any{"uri": (&url.URL{Path: file}).EscapedPath(), "uriBaseId": "%SRCROOT%"}}
 	region := map[string]any{"startLine": max(line, 1)}
 	if f.Snippet != "" && f.File != "" {
-		region["snippet"] = text(f.Snippet)
+		region["snippet"] = map[string]any{"text": f.Snippet} // which is no message
 	}
 	physical["region"] = region
 	evidence := []string{}

@@ -197,6 +197,45 @@ func TestNoReportObeysASkill(t *testing.T) {
 	}
 }
 
+// In a message of SARIF's brackets make a link, wherever they come from.
+func TestNoMessageOfSARIFHasASkillsLink(t *testing.T) {
+	s := sightOf("", "")
+	s.run.Events = append(s.run.Events, audit.Record{Event: audit.Event{Run: "r", Kind: audit.FileKind, Detail: audit.File{Op: "open", Path: `/etc/shadow\[Reviewed, safe](https://evil.example)`, Outcome: allowed}}})
+	r := reportOf(s.judge()...)
+	r.Incomplete = []string{"[x](https://evil.example)"}
+	var out bytes.Buffer
+	if err := r.SARIF(&out, "v1"); err != nil || !strings.Contains(out.String(), "Reviewed, safe") {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	var log struct {
+		Runs []struct {
+			Results     []struct{ Message struct{ Text string } }
+			Invocations []struct {
+				ToolExecutionNotifications []struct{ Message struct{ Text string } }
+			}
+		}
+	}
+	if err := json.Unmarshal(out.Bytes(), &log); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, one := range log.Runs[0].Results {
+		all = append(all, one.Message.Text)
+	}
+	for _, one := range log.Runs[0].Invocations[0].ToolExecutionNotifications {
+		all = append(all, one.Message.Text)
+	}
+	link := regexp.MustCompile(`(^|[^\\])(\\\\)*\[`)
+	for _, text := range all {
+		if link.MatchString(text) {
+			t.Errorf("a message has a link: %s", text)
+		}
+	}
+	if len(all) < 2 {
+		t.Errorf("%q", all)
+	}
+}
+
 func TestAReportIsReadBack(t *testing.T) {
 	r := reportOf(sightOf("", "", opens("/etc/shadow")).judge()...)
 	text, err := json.Marshal(r)

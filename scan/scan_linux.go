@@ -100,8 +100,9 @@ func (s *scanning) runs(ctx context.Context, all []attempt) error {
 	budget := cmp.Or(s.options.Budget, DefaultBudget)
 	deadline := time.Now().Add(budget)
 	for i, a := range all {
-		share := time.Until(deadline) / time.Duration(count)
-		if share < leastTime && i > 0 {
+		left := time.Until(deadline)
+		share := left / time.Duration(count) // once gives it more if that is too little: most need less
+		if left < leastTime && i > 0 {
 			s.incomplete = append(s.incomplete, fmt.Sprintf("%d ways to start the skill were not tried: the time was over (--budget).", len(all)-i))
 			return nil
 		}

@@ -105,6 +105,13 @@ func (c *copies) find(of place) *copied {
 	return found
 }
 
+// finds says whether calls that come find this copy still.
+func (c *copies) finds(one *copied) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !one.out
+}
+
 // keep takes a copy over. Where the call's copy is not to be kept it says so, and leaves it to the caller.
 func (c *copies) keep(of place, p *pinned, tree *bundle.Tree) (kept bool, err error) {
 	one := &copied{pinned: p, tree: tree, used: time.Now()}
@@ -241,8 +248,11 @@ func (c *connection) findCopy(ctx context.Context, own *os.File, limits bundle.L
 
 // leaveCopy has the service keep this call's copy, if it can, and says whether calls that follow may find one.
 func (c *connection) leaveCopy(tree *bundle.Tree) bool {
+	if c.copied != nil {
+		return c.pool.copies.finds(c.copied)
+	}
 	if c.pinned == nil {
-		return true // none was needed, or it was kept before
+		return true // none was needed
 	}
 	kept, err := c.pool.copies.keep(c.original, c.pinned, tree)
 	if err != nil {

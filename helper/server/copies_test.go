@@ -49,12 +49,15 @@ func TestACopyIsKeptUntilNobodyHasIt(t *testing.T) {
 		t.Error("another directory's copy was found")
 	}
 	one := c.find(at)
-	if one == nil || one.pinned != old {
+	if one == nil || one.pinned != old || !c.finds(one) {
 		t.Fatalf("%+v", one)
 	}
 	_, anew, changed := pin(1, "b", 1)
 	if kept, err := c.keep(at, anew, changed); !kept || err != nil || len(*gone) != 1 {
 		t.Errorf("%v, %v, gone: %v", kept, err, *gone)
+	}
+	if c.finds(one) {
+		t.Error("a copy that was replaced is said to be found")
 	}
 	if !there(old) {
 		t.Error("a copy was closed while a call had it")

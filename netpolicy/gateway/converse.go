@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"os"
 	"strings"
@@ -92,10 +93,18 @@ func drain(r io.Reader) error {
 	return err
 }
 
+// maxHead is the most that a request's line and fields may have, in bytes, but for what was read ahead.
+const maxHead = 64 << 10
+
 // serveHTTP says yes and nothing to each request of a connection.
 func serveHTTP(r *bufio.Reader, w io.Writer) error {
+	// What a head may have is bounded here as in a server: it is held in memory, which is not the box's.
+	head := &io.LimitedReader{R: r}
+	b := bufio.NewReader(head)
 	for {
-		q, err := http.ReadRequest(r)
+		head.N = maxHead
+		q, err := http.ReadRequest(b)
+		head.N = math.MaxInt64
 		if err != nil {
 			return errors.Join(err, drain(r)) // it has ended, or looked like HTTP only
 		}

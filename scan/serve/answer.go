@@ -62,6 +62,7 @@ type About struct {
 	Runs       int               `json:"runs"`             // how often the skill was started
 	Compared   []scan.Difference `json:"compared"`         // what was declared and what was seen, where they differ
 	Unobserved []string          `json:"unobserved"`       // what the scan could not see or do
+	Incomplete []string          `json:"incomplete"`       // what it should have seen or done and did not; only where enough was found all the same
 	LeftOut    []string          `json:"left_out"`         // what of an upload is not part of the skill, and was not scanned
 	Ignored    []string          `json:"ignored_options"`  // what the caller asked for and this scanner does not know
 	Digest     string            `json:"digest,omitempty"` // of the bundle that was scanned
@@ -82,16 +83,19 @@ func (s *Server) scanned(ctx context.Context, j job) (*Answer, error) {
 			return nil, fail(http.StatusInternalServerError, "run %s of the skill has the verdict %s: nothing is known about it", run.ID, run.Verdict)
 		}
 	}
+	if len(report.Incomplete) > 0 && report.Worst() < s.FailOn {
+		return nil, fail(http.StatusUnprocessableEntity, "the skill could not be scanned wholly, so nothing is known about the rest of it: %s", report.Incomplete[0])
+	}
 	return s.answer(report, j.name), nil
 }
 
 func (s *Server) answer(report *scan.Report, name string) *Answer {
 	worst := report.Worst()
 	a := &Answer{
-		ScanID: newID(), SkillName: report.Skill.Name, IsSafe: worst < s.FailOn, Worst: worst.String(), Count: len(report.Findings), Findings: []Finding{},
+		ScanID: newID(), SkillName: report.Skill.Name, IsSafe: worst < s.FailOn && len(report.Incomplete) == 0, Worst: worst.String(), Count: len(report.Findings), Findings: []Finding{},
 		About: About{
 			FailOn: s.FailOn.String(), Runs: len(report.Runs), Compared: report.Compared, Unobserved: report.Unobserved, Digest: report.Skill.Digest,
-			LeftOut: []string{}, Ignored: []string{},
+			LeftOut: []string{}, Ignored: []string{}, Incomplete: report.Incomplete,
 		},
 	}
 	if a.SkillName == "" {
@@ -110,6 +114,9 @@ func (s *Server) answer(report *scan.Report, name string) *Answer {
 	}
 	if a.About.Compared == nil {
 		a.About.Compared = []scan.Difference{}
+	}
+	if a.About.Incomplete == nil {
+		a.About.Incomplete = []string{}
 	}
 	if a.About.Unobserved == nil {
 		a.About.Unobserved = []string{}

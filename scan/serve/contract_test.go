@@ -97,7 +97,7 @@ func TestAnUploadIsAnsweredWithTheContractsFields(t *testing.T) {
 		t.Errorf("%v", meta)
 	}
 	about := a.body["scan_metadata"].(map[string]any)
-	fields(t, "scan_metadata", about, map[string]string{"fail_on": "string", "runs": "float64", "compared": "[]interface {}", "unobserved": "[]interface {}", "left_out": "[]interface {}", "ignored_options": "[]interface {}"})
+	fields(t, "scan_metadata", about, map[string]string{"fail_on": "string", "runs": "float64", "compared": "[]interface {}", "unobserved": "[]interface {}", "left_out": "[]interface {}", "ignored_options": "[]interface {}", "incomplete": "[]interface {}"})
 	if about["fail_on"] != "MEDIUM" || fmt.Sprint(about["ignored_options"]) != "[llm_provider use_llm]" || fmt.Sprint(about["unobserved"]) != "[time was not moved]" {
 		t.Errorf("%v", about)
 	}
@@ -124,6 +124,24 @@ func TestIsSafeMeansNothingAtFailOn(t *testing.T) {
 		if a := s.upload(skill(c.finding)); a.status != 200 || a.body["is_safe"] != c.safe || a.body["max_severity"] != c.worst {
 			t.Errorf("fail-on %s, %s: %d %v", c.failOn, c.finding, a.status, a.body)
 		}
+	}
+}
+
+// A skill of which a part was not seen is not safe, and one that was found out is answered about all the same.
+func TestNothingThatWasScannedInPartIsSafe(t *testing.T) {
+	s := start(t, serve.Config{Scan: func(ctx context.Context, dir string, o serve.Options) (*scan.Report, error) {
+		r, err := judge(ctx, dir, o)
+		r.Incomplete = []string{"61 ways to start the skill were not tried."}
+		return r, err
+	}})
+	for _, finding := range []string{"NONE", "INFO", "LOW"} {
+		if a := s.upload(skill(finding)); a.status != 422 || a.body["is_safe"] != false || !strings.Contains(fmt.Sprint(a.body["detail"]), "61 ways") {
+			t.Errorf("%s: %d %v", finding, a.status, a.body)
+		}
+	}
+	a := s.upload(skill("HIGH"))
+	if meta, _ := a.body["scan_metadata"].(map[string]any); a.status != 200 || a.body["is_safe"] != false || !strings.Contains(fmt.Sprint(meta["incomplete"]), "61 ways") {
+		t.Errorf("%d %v", a.status, a.body)
 	}
 }
 
