@@ -93,6 +93,11 @@ func (s *lines) read() (*line, error) {
 		s.at.torn = err == io.EOF
 		s.at.text = bytes.Clone(bytes.TrimSuffix(text, []byte("\n")))
 		l := s.at
+		if l.torn { // the segment ends here: what a writer adds meanwhile is the rest of this line, and no line of its own
+			if err := s.close(); err != nil {
+				return nil, err
+			}
+		}
 		return &l, nil
 	}
 }

@@ -16,12 +16,22 @@ func Verify(dir string, opts VerifyOptions) (Report, error) {
 		return Report{}, err
 	}
 	defer d.Close()
+	return settled(func() (Report, error) { return verify(d, opts) })
+}
+
+// settled looks again where a writer may have changed what was being read. A segment that was listed may have become too old meanwhile. And damage
+// is believed once it was seen twice: a line that a dying process began, or a batch that a full disk did not take, is cut off, and others stand in its
+// place when the reader goes on; the log's first head may come between the look for it and the look at the log.
+func settled(look func() (Report, error)) (Report, error) {
+	var seen *Broken
 	for tries := 0; ; tries++ {
-		report, err := verify(d, opts)
-		// A segment that was listed may have become too old meanwhile.
-		if !errors.Is(err, errRemoved) || tries == 3 {
+		report, err := look()
+		b := report.Broken
+		again := errors.Is(err, errRemoved) || err == nil && b != nil && (seen == nil || *seen != *b)
+		if !again || tries == 3 {
 			return report, err
 		}
+		seen = b
 	}
 }
 
