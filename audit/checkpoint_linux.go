@@ -47,9 +47,9 @@ func (l *Log) checkpoint() error {
 	return l.locked(func() error { return l.prune(due) })
 }
 
-// sign appends a checkpoint, unless the last line is one, and before it what sinks did not get. The caller holds the lock.
+// sign appends a checkpoint, unless the last line is one, and before it what was torn and what sinks did not get. The caller holds the lock.
 func (l *Log) sign() error {
-	if l.at.file == nil || l.at.signed && len(l.undelivered) == 0 {
+	if l.at.file == nil || l.at.signed && l.at.torn == nil && len(l.undelivered) == 0 {
 		return nil
 	}
 	oldest, err := l.oldest()

@@ -205,6 +205,47 @@ func TestATornLineIsToldOfAndTheLogGoesOn(t *testing.T) {
 	}
 }
 
+// Behind a checkpoint there is nothing to sign, but for what was torn there.
+func TestATornLineBehindACheckpointIsToldOf(t *testing.T) {
+	const torn = `{"v":1,"seq":7,"prev":"`
+	for name, do := range map[string]func(t *testing.T, dir string){
+		"by who rotates": func(t *testing.T, dir string) {
+			l := open(t, dir, quick)
+			l.opts.MaxSegment = 1 // due
+			add(t, l, run("after")...)
+			l.opts.MaxSegment = 64 << 20
+			shut(t, l)
+			if r := whole(t, dir); r.Segments != 2 {
+				t.Errorf("%+v", r)
+			}
+		},
+		"by who writes nothing else": func(t *testing.T, dir string) { shut(t, open(t, dir, quick)) },
+		// Who cut it off could not write of it, and meanwhile another process begins a segment.
+		"in a later segment": func(t *testing.T, dir string) {
+			l := open(t, dir, quick)
+			l2 := open(t, dir, quick)
+			l2.opts.MaxSegment = 1
+			add(t, l2, run("meanwhile")...)
+			l2.opts.MaxSegment = 64 << 20
+			shut(t, l2)
+			shut(t, l)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "audit")
+			l := open(t, dir, quick)
+			add(t, l, run("one")...)
+			shut(t, l)
+			path := filepath.Join(dir, segmentName(1))
+			put(t, append(content(t, path), torn...), path)
+			do(t, dir)
+			if r := whole(t, dir); r.Torn != 1 || r.TornBytes > 0 || r.Unsigned > 0 {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
 // Whoever begins a segment can die before its first record is whole.
 func TestASegmentThatWasNeverBegunIsBegun(t *testing.T) {
 	for _, torn := range []string{"", `{"v":1,"seq":`} {

@@ -22,7 +22,7 @@ type tail struct {
 	size   int64 // of what was read and hangs together: whole lines
 	tree   tree  // of this segment
 	opened time.Time
-	torn   *Torn // removed from this segment's end, to be told with the next batch
+	torn   *Torn // removed from the log's end, to be told with the next batch, which may be in another segment
 
 	log    string // id
 	seq    uint64 // of the last line
@@ -76,7 +76,7 @@ func (t *tail) enter(d *folder, n uint64, flags int) error {
 	}
 	err = t.close()
 	t.before, t.tree = t.tree, tree{}
-	t.file, t.number, t.size, t.opened, t.torn = f, n, 0, time.Time{}, nil
+	t.file, t.number, t.size, t.opened = f, n, 0, time.Time{}
 	return err
 }
 
