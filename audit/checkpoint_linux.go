@@ -13,7 +13,7 @@ import (
 func (l *Log) publicKey() ed25519.PublicKey { return l.key.Public().(ed25519.PublicKey) }
 
 // checkpoint signs the log so far, has the disk take it, and then writes the head. Nobody waits for the disk but who asked for it: meanwhile the
-// log is locked neither for other processes nor, by l.mu, for this one. The caller holds l.signing and l.mu.
+// log is locked neither for other processes nor, by l.mu, for this one; but see announce. The caller holds l.signing and l.mu.
 func (l *Log) checkpoint() error {
 	err := l.locked(func() error {
 		if err := l.catchUp(); err != nil {
@@ -76,11 +76,51 @@ func (l *Log) sign() error {
 	}
 	newest := t.head(line)
 	b.put(line, e)
+	first, err := l.announce(newest)
+	if err != nil {
+		return err
+	}
 	if err := l.commit(b); err != nil {
 		return err
 	}
 	l.newest, l.headDue, l.dropped, l.undelivered = newest, true, 0, nil
+	if first {
+		return l.firstHead()
+	}
 	return nil
+}
+
+// announce prepares the log's first head before there is its checkpoint, and tells whether there is none yet. From then on a log with a checkpoint
+// and neither a head nor this one is a log whose head somebody removed. Once in a log's life its lock is held while a disk is waited for.
+func (l *Log) announce(h *head) (first bool, err error) {
+	if there, err := l.dir.has(headFile); there || err != nil {
+		return false, err
+	}
+	if l.newest != nil { // who wrote the first checkpoint died before its head, and a second one needs it
+		if err := l.syncSegment(); err != nil {
+			return false, err
+		}
+		return false, l.writeHead(l.newest)
+	}
+	text, err := h.encode()
+	if err != nil {
+		return false, fmt.Errorf("audit: head: %w", err)
+	}
+	if err := l.dir.replace(firstHead, text, l.opts.Sync != SyncNone); err != nil {
+		return false, err
+	}
+	return true, l.syncDir()
+}
+
+// firstHead makes the head of what was announced, now that the log has its checkpoint. Nobody else writes a head: there is no other checkpoint.
+func (l *Log) firstHead() error {
+	if err := l.syncSegment(); err != nil {
+		return err
+	}
+	if err := unix.Renameat(int(l.dir.Fd()), firstHead, int(l.dir.Fd()), headFile); err != nil {
+		return &os.PathError{Op: "audit: write", Path: headFile, Err: err}
+	}
+	return l.syncDir() // before there is a second checkpoint
 }
 
 // writeHead writes a checkpoint's head, whose segment the disk has, unless another process has written a newer one. It waits for the disk, so it has
@@ -110,7 +150,10 @@ func (l *Log) writeHead(h *head) (err error) {
 	if err != nil {
 		return fmt.Errorf("audit: head: %w", err)
 	}
-	return l.dir.replace(headFile, text, l.opts.Sync != SyncNone)
+	if err := l.dir.replace(headFile, text, l.opts.Sync != SyncNone); err != nil {
+		return err
+	}
+	return l.dir.remove(firstHead) // of who died before it was the head
 }
 
 // oldest is the oldest segment that MaxTotal and MaxAge leave.

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -310,7 +311,81 @@ func TestAnExportedHeadFindsALogThatItsOwnerWroteAnew(t *testing.T) {
 	}
 }
 
-// Who has the key can also cut the log at an older checkpoint and put that one's head back.
+// A head may be missing only where the log's first checkpoint was announced, and is its only one.
+func TestAMissingHeadIsFoundFromTheFirstCheckpointOn(t *testing.T) {
+	dir := small(t)
+	_, all := seqs(t, dir)
+	first := slices.IndexFunc(all[0], isCheckpoint) + 1
+	if err := errors.Join(os.Remove(filepath.Join(dir, headFile)), os.Remove(filepath.Join(dir, twoSegments[1]))); err != nil {
+		t.Fatal(err)
+	}
+	put(t, bytes.Join(all[0][:first], nil), dir, twoSegments[0])
+	if r := verified(t, dir, VerifyOptions{}); r.Whole || r.Broken.Damage != BadHead || r.Checkpoints != 1 {
+		t.Errorf("%+v", r)
+	}
+	// Who removes its first checkpoint too leaves a log that was never signed: see the next test.
+	put(t, bytes.Join(all[0][:first-1], nil), dir, twoSegments[0])
+	if r := whole(t, dir); r.Signed != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func isCheckpoint(line []byte) bool { return bytes.Contains(line, []byte(`,"kind":"log.checkpoint",`)) }
+
+// Each checkpoint was signed once, and nothing that lies beside the log tells that others came after it: without the key, too, the log can be cut there,
+// and a head made of the checkpoint's line and of hashes that everybody can calculate.
+func TestARollbackWithoutTheKeyToAnyCheckpointIsFoundByTheExportedHeadAlone(t *testing.T) {
+	dir := small(t)
+	exported, err := Head(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, keyFile)); err != nil {
+		t.Fatal(err)
+	}
+	_, all := seqs(t, dir)
+	tried := 0
+	for _, i := range []int{1, 0} { // the newest first: each cut leaves what the next one needs
+		if i == 0 {
+			if err := os.Remove(filepath.Join(dir, twoSegments[1])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := len(all[i]) - 1; n >= 0; n-- {
+			if !isCheckpoint(all[i][n]) || i == 1 && n == len(all[i])-1 {
+				continue
+			}
+			forged := tail{number: uint64(i) + 1}
+			for _, line := range all[i][:n] {
+				line = bytes.TrimSpace(line)
+				h, err := readHeader(line)
+				if err != nil {
+					t.Fatal(err)
+				}
+				forged.add(line, h)
+			}
+			head, err := forged.head(bytes.TrimSpace(all[i][n])).encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, bytes.Join(all[i][:n+1], nil), dir, twoSegments[i])
+			put(t, head, dir, headFile)
+			tried++
+			if r := whole(t, dir); r.Unsigned != 0 { // this is the truth: nothing here shows it
+				t.Errorf("%+v", r)
+			}
+			r := verified(t, dir, VerifyOptions{Head: exported})
+			if r.Whole || r.Broken.Damage != Truncated || r.Broken.Seq != r.Last+1 {
+				t.Errorf("cut behind line %d of %s: %v", n+1, twoSegments[i], r.Broken)
+			}
+		}
+	}
+	if tried < 2 {
+		t.Errorf("%d checkpoints to go back to", tried)
+	}
+}
+
+// Nobody has to calculate anything who has kept an older head, or has the key.
 func TestALogCutWithItsHeadIsFoundByTheExportedHeadAlone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "audit")
 	l := open(t, dir, quick)

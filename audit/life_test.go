@@ -288,6 +288,96 @@ func TestAHeadThatWasNotWrittenIsWrittenByTheNext(t *testing.T) {
 	}
 }
 
+// Who writes the first checkpoint can die at each step: its head is announced, the checkpoint written, the head made of what was announced.
+func TestAFirstHeadThatWasNotWrittenIsNoDamage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "audit")
+	l := open(t, dir, quick)
+	add(t, l, run("one")...)
+	unsigned := content(t, dir, segmentName(1))
+	shut(t, l)
+	signed, head := content(t, dir, segmentName(1)), content(t, dir, headFile)
+	l = open(t, dir, quick)
+	add(t, l, run("two")...)
+	more := content(t, dir, segmentName(1)) // another process goes on before anybody signs
+	shut(t, l)
+
+	for name, c := range map[string]struct{ segment, first []byte }{
+		"nothing was announced":         {unsigned, nil},
+		"half of it":                    {unsigned, nil},
+		"announced":                     {unsigned, head},
+		"announced and begun":           {signed[:len(unsigned)+10], head},
+		"the checkpoint is there":       {signed, head},
+		"and records of others":         {more, head},
+		"and the beginning of a record": {more[:len(more)-1], head},
+	} {
+		for _, how := range []string{"append", "rotate", "close"} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				_ = os.Remove(filepath.Join(dir, headFile))
+				_ = os.Remove(filepath.Join(dir, segmentName(2)))
+				put(t, c.segment, dir, segmentName(1))
+				if c.first != nil {
+					put(t, c.first, dir, firstHead)
+				}
+				if name == "half of it" {
+					put(t, head[:len(head)/2], dir, firstHead+".new")
+				}
+				whole(t, dir)
+				l := open(t, dir, quick)
+				whole(t, dir)
+				if how != "close" {
+					add(t, l, run("after")...)
+					whole(t, dir)
+				}
+				if how == "rotate" {
+					l.opts.MaxSegment = 1
+					add(t, l, run("after that")...)
+					l.opts.MaxSegment = 64 << 20
+					whole(t, dir) // a second checkpoint: there is a head by now
+					content(t, dir, headFile)
+				}
+				shut(t, l)
+				if r := whole(t, dir); r.Unsigned > 0 || r.TornBytes > 0 {
+					t.Errorf("%+v", r)
+				}
+				content(t, dir, headFile)
+				for _, left := range []string{firstHead, firstHead + ".new"} {
+					if _, err := os.Stat(filepath.Join(dir, left)); !errors.Is(err, os.ErrNotExist) {
+						t.Errorf("%s is left: %v", left, err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestAWriterKilledAtItsFirstCheckpointLeavesAWholeLog(t *testing.T) {
+	times := 60
+	if testing.Short() {
+		times = 10
+	}
+	states := map[string]int{}
+	for range times {
+		dir := filepath.Join(t.TempDir(), "audit")
+		c := other(t, "endless", dir)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		untilGrown(t, dir)
+		time.Sleep(time.Duration(rand.IntN(10_000)) * time.Microsecond) // it signs every 5 ms
+		if err := c.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Wait(); err == nil || c.ProcessState.Exited() {
+			t.Fatalf("it ended by itself: %v: %s", err, c.Stderr)
+		}
+		r := whole(t, dir)
+		states[fmt.Sprintf("%d checkpoints", min(r.Checkpoints, 2))]++
+		shut(t, open(t, dir, quick))
+		whole(t, dir)
+	}
+	t.Log(states)
+}
+
 func TestTwoWhoOpenAtOnceMakeOneKey(t *testing.T) {
 	for range 20 {
 		dir := filepath.Join(t.TempDir(), "audit")

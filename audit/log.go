@@ -18,6 +18,7 @@ const (
 	keyFile     = "key"
 	publicFile  = "key.pub"
 	headFile    = "head"
+	firstHead   = "head.first" // until the log has its first checkpoint
 	reserveFile = "reserve"
 	suffix      = ".jsonl"
 )

@@ -77,6 +77,8 @@ type verifier struct {
 
 	head     *head // the directory's; nil where there is none
 	headSeq  uint64
+	first    []byte  // the line of the head that was announced, where there is no head
+	begun    bool    // that is the log's only checkpoint
 	exported *header // likewise of the exported head
 	expLine  []byte
 	badHead  error
@@ -216,6 +218,7 @@ func (v *verifier) checkpoint(l *line, h header) *Broken {
 		return broken(l, h.seq, Changed, "it signs other lines than these: one of records %d to %d was changed, and all after it were chained anew", v.Signed+1, h.seq-1)
 	}
 	v.Checkpoints, v.Signed, v.SignedTime, v.oldest = v.Checkpoints+1, h.seq, e.Time, c.Oldest
+	v.begun = v.Checkpoints == 1 && string(v.first) == string(l.text)
 	v.Dropped += c.Dropped
 	return nil
 }

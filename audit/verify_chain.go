@@ -76,7 +76,7 @@ func (v *verifier) finish() *Broken {
 		return broken(end, v.seq+1, Truncated, "the log ends before this record, and when its head was exported it had %d", v.exported.seq)
 	case v.badHead != nil:
 		return &Broken{Segment: headFile, Seq: v.Signed, Damage: BadHead, Why: v.badHead.Error()}
-	case v.head == nil && v.Checkpoints > 1:
+	case v.head == nil && v.Checkpoints > 0 && !v.begun:
 		return &Broken{Segment: headFile, Seq: v.Signed, Damage: BadHead, Why: "there are checkpoints, and no head"}
 	case v.head != nil && v.headSeq < v.First:
 		return &Broken{Segment: headFile, Seq: v.headSeq, Damage: BadHead, Why: "it is of a record before all that are left"}

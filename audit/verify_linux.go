@@ -101,28 +101,41 @@ func (v *verifier) begin(d *folder, opts VerifyOptions) error {
 
 // readHead reads the directory's head. What is wrong with it is told after all records were looked at.
 func (v *verifier) readHead(d *folder) error {
-	text, err := d.read(headFile)
-	if errors.Is(err, os.ErrNotExist) {
+	// The first one has another name until its checkpoint is there; it may get its own between two looks.
+	for _, name := range []string{headFile, firstHead, headFile} {
+		text, err := d.read(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		h, seq, err := v.decode(text)
+		switch {
+		case name == headFile:
+			v.head, v.headSeq, v.badHead = h, seq, err
+		case err == nil:
+			v.first = h.line
+		}
 		return nil
 	}
-	if err != nil {
-		return err
-	}
+	return nil
+}
+
+// decode reads a head that the key has signed.
+func (v *verifier) decode(text []byte) (*head, uint64, error) {
 	h, err := decodeHead(text)
 	if err != nil {
-		v.badHead = err
-		return nil
+		return nil, 0, err
 	}
 	e, c, err := readCheckpoint(h.line, v.key)
 	if err == nil {
 		_, err = h.tree(c)
 	}
 	if err != nil {
-		v.badHead = err
-		return nil
+		return nil, 0, err
 	}
-	v.head, v.headSeq = h, e.Seq
-	return nil
+	return h, e.Seq, nil
 }
 
 // Head returns the newest checkpoint's line, with its newline: whoever keeps it elsewhere can later tell whether the log was changed

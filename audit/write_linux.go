@@ -155,15 +155,26 @@ func (l *Log) rotate() error {
 		if err := l.sign(); err != nil {
 			return err
 		}
-		if l.opts.Sync != SyncNone { // the next checkpoint syncs its own segment alone
-			if err := t.sync(); err != nil {
-				return err
-			}
+		if err := l.syncSegment(); err != nil { // the next checkpoint syncs its own segment alone
+			return err
 		}
 	}
 	if err := t.enter(l.dir, t.number+1, unix.O_CREAT|unix.O_EXCL); err != nil {
 		return err
 	}
+	return l.syncDir()
+}
+
+// syncSegment has the disk take the newest segment.
+func (l *Log) syncSegment() error {
+	if l.opts.Sync == SyncNone {
+		return nil
+	}
+	return l.at.sync()
+}
+
+// syncDir has the disk take names that were made or changed.
+func (l *Log) syncDir() error {
 	if l.opts.Sync == SyncNone {
 		return nil
 	}
