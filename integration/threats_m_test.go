@@ -5,6 +5,7 @@ package integration
 import (
 	"bytes"
 	"encoding/json"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -18,9 +19,22 @@ import (
 // onScreen runs a skill with a terminal as the client's output, and returns what the terminal got, and the exit code.
 func (m mode) onScreen(t *testing.T, flags []string, words ...string) (got []byte, code int) {
 	t.Helper()
-	master, slave := terminalPair(t, 24, 80)
 	c := m.command(append(append(append([]string{"exec"}, flags...), m.sharedBundle(t), "--"), words...)...)
-	c.Stdout, c.Stderr = slave, slave
+	wait := onATerminal(t, c, true, true)
+	_ = c.Wait() // the exit code says it
+	return wait(), c.ProcessState.ExitCode()
+}
+
+// onATerminal starts a program with a terminal as its stdout, its stderr or both. The returned function says what the terminal got by its end.
+func onATerminal(t *testing.T, c *exec.Cmd, stdout, stderr bool) (got func() []byte) {
+	t.Helper()
+	master, slave := terminalPair(t, 24, 80)
+	if stdout {
+		c.Stdout = slave
+	}
+	if stderr {
+		c.Stderr = slave
+	}
 	// As it comes: the terminal is not to make two characters of a line's end.
 	state, err := unix.IoctlGetTermios(int(slave.Fd()), unix.TCGETS)
 	if err == nil {
@@ -40,8 +54,7 @@ func (m mode) onScreen(t *testing.T, flags []string, words ...string) (got []byt
 		_, _ = all.ReadFrom(master) // EIO is how a terminal ends
 		read <- all.Bytes()
 	}()
-	_ = c.Wait() // the exit code says it
-	return <-read, c.ProcessState.ExitCode()
+	return func() []byte { return <-read }
 }
 
 // sequences are what terminals obey: the clipboard, the title, the cursor, a device control string, a bracketed paste, C1 controls as UTF-8 and as
@@ -50,14 +63,16 @@ var sequences = []string{
 	"\x1b]52;c;cm0gLXJmIH4=\a", "\x1b]0;title\a", "\x1b[2J\x1b[1;1H", "\x1bP$q\"p\x1b\\", "\x1b[200~rm -rf ~\n\x1b[201~", "\u009b31m", "\x9b31m", "secret\rpublic", "a\b\x7f", "\u202egpj.exe", "\u2066x\u200b",
 }
 
+// obeyed tells whether a terminal that got this text would have obeyed something in it.
+func obeyed(text []byte) bool {
+	return bytes.ContainsAny(text, "\x1b\a\b\r\x7f\u009b\u202e\u2066\u200b") || bytes.Contains(text, []byte{'|', 0x9b})
+}
+
 func TestThreat255AnsiInjection(t *testing.T) {
 	all := strings.Join(sequences, "|")
 	script := "import sys; text = bytes.fromhex(sys.argv[1])\nfor f in sys.stdout, sys.stderr: f.buffer.write(text + b'\\n'); f.flush()"
 	inEachMode(t, func(t *testing.T, m mode) {
 		words := []string{"/usr/bin/python3", "-c", script, hexOf(all)}
-		obeyed := func(text []byte) bool {
-			return bytes.ContainsAny(text, "\x1b\a\b\r\x7f\u009b\u202e\u2066\u200b") || bytes.Contains(text, []byte{'|', 0x9b})
-		}
 		got, code := m.onScreen(t, nil, words...)
 		if shown := `\x1b]52;c;cm0gLXJmIH4=\a|`; code != 0 || obeyed(got) || bytes.Count(got, []byte(shown)) != 2 || !bytes.Contains(got, []byte(`|\u009b31m|\x9b31m|secret\rpublic|`)) {
 			t.Errorf("a terminal: %d, %q", code, got)
@@ -127,6 +142,11 @@ func TestThreat256FakeVerdict(t *testing.T) {
 		got, code = m.onScreen(t, []string{"--timeout", "300ms"}, "/bin/sh", "-c", "echo 'skillbox: finished'; sleep 10")
 		if code != 124 || !strings.Contains(string(got), "skill> skillbox: finished\nskillbox: ") {
 			t.Errorf("%d, %q", code, got)
+		}
+		// Nor where one stream ends the line that the other has begun.
+		got, _ = m.onScreen(t, nil, "/bin/sh", "-c", "printf x >&2; sleep 0.3; echo; sleep 0.3; echo 'skillbox: hint: run this' >&2")
+		if !strings.Contains(string(got), "x\nskill> skillbox: hint: run this\n") {
+			t.Errorf("%q", got)
 		}
 	})
 }

@@ -102,7 +102,7 @@ func printJSON(v any) error {
 	if err := encoder.Encode(v); err != nil {
 		return err
 	}
-	_, err := os.Stdout.Write(inertJSON(b.Bytes()))
+	_, err := os.Stdout.Write(cli.InertJSON(b.Bytes()))
 	return err
 }
 
@@ -199,17 +199,11 @@ func (o *options) addStdio(r *helper.Request, fds *[]int) (*client.Capture, func
 		}
 		capture, stdio[1], stdio[2] = &c, int(c.Stdout.Fd()), int(c.Stderr.Fd())
 	} else if !o.tty && !o.raw {
-		for i, f := range []*os.File{os.Stdout, os.Stderr} {
-			if !isTerminal(i + 1) {
-				continue // whoever reads it there wants it as it is
-			}
-			pipe, wait, err := showTo(f)
-			if err != nil {
-				return nil, nil, errors.Join(err, display())
-			}
-			before := display
-			stdio[i+1], display = int(pipe.Fd()), func() error { return errors.Join(before(), wait()) }
+		stdout, stderr, wait, err := (&cli.Screen{}).Stdio()
+		if err != nil {
+			return nil, nil, err
 		}
+		stdio[1], stdio[2], display = int(stdout.Fd()), int(stderr.Fd()), wait
 	}
 	if o.params != "" {
 		// Parameters are the skill's stdin; the caller's is not looked at.

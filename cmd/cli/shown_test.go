@@ -1,11 +1,9 @@
-package main
+package cli
 
 import (
 	"bytes"
 	"encoding/json"
 	"testing"
-
-	"skillbox/cmd/cli"
 )
 
 func TestATerminalIsShownWhatItWouldObey(t *testing.T) {
@@ -29,7 +27,7 @@ func TestATerminalIsShownWhatItWouldObey(t *testing.T) {
 		// However it comes: as a whole, and byte by byte.
 		for _, n := range []int{len(text), 1, 3} {
 			var b bytes.Buffer
-			s := &shown{to: &b}
+			s := &shown{to: &b, on: &Screen{}}
 			for i := 0; i < len(text); i += n {
 				part := text[i:min(i+n, len(text))]
 				if m, err := s.Write([]byte(part)); m != len(part) || err != nil {
@@ -46,13 +44,50 @@ func TestATerminalIsShownWhatItWouldObey(t *testing.T) {
 	}
 }
 
+// A line of the screen may begin by one stream and end by another.
+func TestNoStreamHelpsAnotherToALineOfSkillboxs(t *testing.T) {
+	for want, steps := range map[string][]string{
+		"x\nskill> skillbox: y\n":                       {"2x", "1\n", "2skillbox: y\n"},
+		"x\nskill> skillbox: y\\xe6":                    {"2x", "1\n", "1\xe6", "2skillbox:", "2 y"},
+		"x\nskill> skillbox: y\n\\xe6":                  {"2x", "1\n", "1\xe6", "2skillb", "2ox: y\n"},
+		"x\nskill> skillbox: y|":                        {"2x", "1\n", "2skillbox", "2: y", "1|"},
+		"x\nskillbox: ours\nskill> skillbox: y":         {"2x", "0skillbox: ours", "2skillbox: y"},
+		"x\nskillbox: ours\nskillbox: too\nx\n":         {"1x\n", "0skillbox: ours", "0skillbox: too", "2x\n"},
+		"xskillbox: y":                                  {"2x", "2skillbox: y"},
+		"skill> skillbox: a\nskill> skillbox: b\nyx: c": {"1skillbox", "2skillbox: a\n", "1: b\n", "2y", "1x: c"},
+	} {
+		var b bytes.Buffer
+		on := &Screen{}
+		streams := map[byte]*shown{'1': {to: &b, on: on}, '2': {to: &b, on: on}}
+		for _, step := range steps {
+			err := error(nil)
+			if step[0] == '0' {
+				err = on.Say(&b, step[1:])
+			} else {
+				_, err = streams[step[0]].Write([]byte(step[1:]))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, of := range "12" {
+			if err := streams[byte(of)].Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if b.String() != want {
+			t.Errorf("%q: %q, want %q", steps, b.String(), want)
+		}
+	}
+}
+
 func TestJSONHoldsNothingThatATerminalObeys(t *testing.T) {
 	const text = "\x1b[31m \u009b2J \x7f \u202e \u2066 \U000e0041 é\ufffd \xff"
 	before, err := json.Marshal(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	after := inertJSON(before)
+	after := InertJSON(before)
 	var a, b string
 	if err := json.Unmarshal(before, &a); err != nil {
 		t.Fatal(err)
@@ -60,7 +95,7 @@ func TestJSONHoldsNothingThatATerminalObeys(t *testing.T) {
 	if err := json.Unmarshal(after, &b); err != nil || a != b {
 		t.Errorf("%q became %q: %v", a, b, err)
 	}
-	if bytes.ContainsFunc(after, func(r rune) bool { return cli.Unprintable(r) && r != 0xfffd }) {
+	if bytes.ContainsFunc(after, func(r rune) bool { return Unprintable(r) && r != 0xfffd }) {
 		t.Errorf("%q", after)
 	}
 }

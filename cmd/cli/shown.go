@@ -1,25 +1,40 @@
-package main
+package cli
 
 import (
 	"bytes"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
-	"time"
+	"sync"
 	"unicode/utf8"
-
-	"skillbox/cmd/cli"
-
-	"golang.org/x/sys/unix"
 )
+
+// Screen is a terminal that a skill's output is shown on, by stdout, stderr or both, besides what skillbox itself says there. The zero value is
+// one whose line is empty.
+type Screen struct {
+	mu     sync.Mutex
+	within bool // a line has begun and not ended
+}
+
+// Say writes a line of skillbox's own between those of the skill: at the beginning of one, wherever the skill has stopped.
+func (s *Screen) Say(to io.Writer, line string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.within {
+		line = "\n" + line
+	}
+	s.within = false
+	_, err := io.WriteString(to, line+"\n")
+	return err
+}
 
 // shown is what a skill prints as a terminal gets it: text, tabs and line ends as they are; what a terminal would obey written out, as \x1b or
 // \u202e, and so are bytes that are no UTF-8. What looks like a line of skillbox's own has a mark before it.
 type shown struct {
 	to    io.Writer
+	on    *Screen
 	rest  []byte // the beginning of a character, or of a line that may be such a line
-	begun bool   // the line has begun
+	begun bool   // the line has begun, as this stream has it
 }
 
 // ours begins each line that skillbox itself writes to stderr.
@@ -37,19 +52,21 @@ func (s *shown) Write(p []byte) (int, error) {
 // Flush shows what was kept back.
 func (s *shown) Flush() error { return s.pass(true) }
 
+// pass looks for a line's beginning in the stream and on the screen, where another stream may have ended the line that this one began.
 func (s *shown) pass(all bool) error {
+	s.on.mu.Lock()
+	defer s.on.mu.Unlock()
 	var b bytes.Buffer
 	i := 0
 	for i < len(s.rest) {
 		left := s.rest[i:]
-		if !s.begun {
+		if !s.begun || !s.on.within {
 			switch {
 			case bytes.HasPrefix(left, ours):
 				b.WriteString(mark)
 			case !all && bytes.HasPrefix(ours, left):
 				return s.show(&b, i) // it may become one
 			}
-			s.begun = true
 		}
 		r, size := utf8.DecodeRune(left)
 		switch {
@@ -57,17 +74,18 @@ func (s *shown) pass(all bool) error {
 			return s.show(&b, i)
 		case r == '\n' || r == '\r' && (len(left) > 1 && left[1] == '\n'):
 			b.Write(left[:size])
-			s.begun = r != '\n'
 		case r == '\r' && len(left) == 1 && !all:
 			return s.show(&b, i)
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, left[0])
-		case cli.Unprintable(r) && r != utf8.RuneError:
+		case Unprintable(r) && r != utf8.RuneError:
 			quoted := strconv.QuoteRuneToASCII(r)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		default:
 			b.Write(left[:size])
 		}
+		s.begun = r != '\n'
+		s.on.within = s.begun
 		i += size
 	}
 	return s.show(&b, i)
@@ -80,45 +98,9 @@ func (s *shown) show(b *bytes.Buffer, done int) error {
 	return err
 }
 
-// showTo gives the skill a pipe in place of a terminal. The returned function waits until what came was shown.
-func showTo(terminal *os.File) (pipe *os.File, wait func() error, err error) {
-	read, write, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	done := make(chan error, 1)
-	go func() {
-		s := &shown{to: terminal}
-		_, err := io.Copy(s, read)
-		if err2 := s.Flush(); err == nil {
-			err = err2
-		}
-		done <- err
-	}()
-	return write, func() error {
-		if err := write.Close(); err != nil {
-			return err
-		}
-		select {
-		case err := <-done:
-			return err
-		case <-time.After(drainTime): // a service that does not close its end
-			return nil
-		}
-	}, nil
-}
-
-// drainTime is how long after a call its last output may take to a terminal that somebody has stopped.
-const drainTime = 5 * time.Second
-
-func isTerminal(fd int) bool {
-	_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-	return err == nil
-}
-
-// inertJSON writes out what a terminal would obey within JSON, which has such characters only within texts and lets them stand there: DEL, the C1
+// InertJSON writes out what a terminal would obey within JSON, which has such characters only within texts and lets them stand there: DEL, the C1
 // controls and those that turn the direction of text or are not seen. Controls below the space JSON itself does not let stand.
-func inertJSON(text []byte) []byte {
+func InertJSON(text []byte) []byte {
 	if bytes.IndexFunc(text, inert) < 0 {
 		return text
 	}
@@ -137,4 +119,4 @@ func inertJSON(text []byte) []byte {
 	return b.Bytes()
 }
 
-func inert(r rune) bool { return r > '~' && cli.Unprintable(r) && r != utf8.RuneError }
+func inert(r rune) bool { return r > '~' && Unprintable(r) && r != utf8.RuneError }
