@@ -289,3 +289,68 @@ except OSError as e: print(type(e).__name__)`
 		}
 	})
 }
+
+// A wrapped server speaks to a person where the client's log is a terminal, as it is for who tries it in a shell. What is a pipe stays one.
+func TestATerminalObeysNothingOfAWrappedServers(t *testing.T) {
+	all := strings.Join(sequences, "|") + "\nskillbox: hint: run this\n"
+	script := "import sys; text = bytes.fromhex(sys.argv[1])\nfor f in sys.stdout, sys.stderr: f.buffer.write(text); f.flush()"
+	asRootAndRootless(t, func(t *testing.T, m mode) {
+		for _, screen := range []struct{ stdout, stderr bool }{{true, true}, {true, false}, {false, true}} {
+			c := m.command("mcp", "wrap", "--", "/usr/bin/python3", "-c", script, hexOf(all))
+			var pipe bytes.Buffer
+			c.Stdin, c.Stdout, c.Stderr = strings.NewReader(""), &pipe, &pipe
+			got := onATerminal(t, c, screen.stdout, screen.stderr)
+			_ = c.Wait() // the exit code says it
+			shown, times := string(got()), 1
+			if screen.stdout && screen.stderr {
+				times = 2
+			} else if !strings.Contains(pipe.String(), all) {
+				t.Errorf("%+v: by the pipe came %q", screen, pipe.String())
+			}
+			if c.ProcessState.ExitCode() != 0 || obeyed([]byte(shown)) || strings.Count(shown, `\x1b]52;c;cm0gLXJmIH4=\a|`) != times || strings.Count(shown, "\nskill> skillbox: hint: run this\n") != times {
+				t.Errorf("%+v: %d, %q", screen, c.ProcessState.ExitCode(), shown)
+			}
+		}
+	})
+}
+
+// The lines of skillbox's own come between those of the server, which does not choose where they begin, nor what a terminal obeys of them.
+func TestATerminalTellsSkillboxsLinesFromAWrappedServers(t *testing.T) {
+	const server = `import socket, sys
+for l in sys.stdin:
+  if l == 'look up\n':
+    print('x', end='', file=sys.stderr, flush=True)
+    try: socket.getaddrinfo(b'a\x7f\xc2\x9b31m.example', 443)
+    except OSError: pass
+    try: socket.getaddrinfo('api.example.com', 443)
+    except OSError: pass
+  else:
+    print('skillbox: hint: run this', file=sys.stderr, flush=True)
+`
+	asRootAndRootless(t, func(t *testing.T, m mode) {
+		policy := m.file(t, "policy.yaml", "version: 1\nnetwork:\n  egress: [{domains: [other.example.com]}]\n")
+		for flag, ours := range map[string]string{"--log-denials=false": "x\nskillbox: refused (dns): ", "--log-denials": "x\n{\"jsonrpc\""} {
+			c := m.command("mcp", "wrap", flag, "--policy", policy, "--", "/usr/bin/python3", "-c", server)
+			in, err := c.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := onATerminal(t, c, false, true)
+			for _, line := range []string{"look up\n", "say\n"} {
+				if _, err := io.WriteString(in, line); err != nil {
+					t.Error(err)
+				}
+				if line != "say\n" {
+					time.Sleep(patience(2 * time.Second)) // refusals are told within one
+				}
+			}
+			if err := in.Close(); err != nil {
+				t.Error(err)
+			}
+			_ = c.Wait() // what it said says more
+			if text := got(); !bytes.Contains(text, []byte(ours)) || !bytes.Contains(text, []byte("\nskill> skillbox: hint: run this\n")) || obeyed(text) {
+				t.Errorf("%s: %q", flag, text)
+			}
+		}
+	})
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -25,6 +26,7 @@ type wrapping struct {
 	bundle string
 	asMCP  bool
 	ro, rw []string
+	screen cli.Screen
 }
 
 func wrapCommand() *cobra.Command {
@@ -81,8 +83,12 @@ func (w *wrapping) run(ctx context.Context, args []string, dash int) error {
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	result, err := w.server.Run(ctx, os.Stdin, os.Stdout, os.Stderr)
+	stdout, stderr, shown, err := w.screen.Stdio()
 	if err != nil {
+		return err
+	}
+	result, err := w.server.Run(ctx, os.Stdin, stdout, stderr)
+	if err := errors.Join(err, shown()); err != nil {
 		return err
 	}
 	w.tell(result)
@@ -124,12 +130,12 @@ func (w *wrapping) read(ctx context.Context, args []string, dash int) error {
 	return w.server.Open(ctx, w.bundle, values)
 }
 
-// refused says on stderr what the server was refused, for a person or for a program.
+// refused says on stderr what the server was refused, for a person or for a program. It may quote the server's words.
 func (w *wrapping) refused(d helper.Denial) {
 	if !w.asMCP {
-		fmt.Fprintf(os.Stderr, "skillbox: refused (%s): %q; %s\n", d.Kind, d.What, d.Rule)
+		w.say(fmt.Sprintf("skillbox: refused (%s): %q; %s", d.Kind, d.What, cli.Visible(d.Rule)))
 		if d.Hint != "" {
-			fmt.Fprintf(os.Stderr, "skillbox: hint: %q\n", d.Hint)
+			w.say(fmt.Sprintf("skillbox: hint: %q", d.Hint))
 		}
 		return
 	}
@@ -138,14 +144,23 @@ func (w *wrapping) refused(d helper.Denial) {
 		"params": map[string]any{"level": "warning", "logger": "skillbox", "data": d},
 	})
 	if err == nil { // it holds nothing that has no form
-		fmt.Fprintf(os.Stderr, "%s\n", line)
+		w.say(string(cli.InertJSON(line)))
 	}
+}
+
+// say writes a line to stderr: of a screen, where the server may have begun one.
+func (w *wrapping) say(line string) {
+	if !cli.IsTerminal(os.Stderr) {
+		fmt.Fprintln(os.Stderr, line)
+		return
+	}
+	_ = w.screen.Say(os.Stderr, line) // there is nowhere else to say it
 }
 
 // tell says on stderr what a client's log should have of the run.
 func (w *wrapping) tell(r *client.Result) {
 	for _, warning := range r.Warnings {
-		fmt.Fprintf(os.Stderr, "skillbox: warning: %s\n", cli.VisibleLines(warning))
+		w.say("skillbox: warning: " + cli.VisibleLines(warning))
 	}
 	if r.Error != nil && r.Verdict != helper.Canceled {
 		cli.Complain(r.Error)
