@@ -30,6 +30,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -452,18 +453,55 @@ def _main(argv: Optional[List[str]] = None) -> int:
         params, config = _json_object("--params", o.params), _json_object("--config", o.config)
         result = _isolated(o.skill, params, o.timeout, o.policy, config, o.input, o.output, None, o.preload, o.mode, o.skillbox)
     except SkillFailed as failed:
-        sys.stderr.write(failed.stderr)
+        _show(failed.stderr)
         where = f"{failed.error['field']}: " if failed.error and failed.error.get("field") else ""
-        print(f"skillbox: {where}{(failed.error or {}).get('message') or failed}", file=sys.stderr)
+        _say(f"{where}{(failed.error or {}).get('message') or failed}")
         return int(failed.exit_code) or 1
     except (SkillboxError, OSError, ValueError, TypeError) as error:
-        print(f"skillbox: {error}", file=sys.stderr)
+        _say(str(error))
         return 125
-    sys.stderr.write(result.stderr)
+    _show(result.stderr)
     for warning in result.warnings:
-        print(f"skillbox: warning: {warning}", file=sys.stderr)
-    print(json.dumps(result.result, ensure_ascii=False))
+        _say(f"warning: {warning}")
+    print(_json_text(result.result))
     return 0
+
+
+def _say(line: str) -> None:
+    """Write a line of this program's own, which may quote the skill."""
+    print(f"skillbox: {_visible(line) if sys.stderr.isatty() else line}", file=sys.stderr)
+
+
+def _show(text: str) -> None:
+    """Write what the skill wrote to stderr: as it is, but on a terminal, where it is to order nothing and to pass for no line of _say."""
+    if text and sys.stderr.isatty():
+        text = "\r\n".join(_visible(part) for part in text.split("\r\n"))
+        text = re.sub("(?m)^(?=skillbox:)", "skill> ", text) + ("" if text.endswith("\n") else "\n")
+    sys.stderr.write(text)
+
+
+_WRITTEN = {"\a": "\\a", "\b": "\\b", "\v": "\\v", "\f": "\\f", "\r": "\\r"}
+
+
+def _visible(text: str) -> str:
+    """Write out what a terminal would obey or not show, as \\x1b or \\u202e; tabs and the ends of lines stay."""
+    return "".join(c if c in "\t\n" or c.isprintable() else _WRITTEN.get(c) or _code(ord(c)) for c in text)
+
+
+def _code(c: int) -> str:
+    return f"\\x{c:02x}" if c < 0x80 else f"\\u{c:04x}" if c < 0x10000 else f"\\U{c:08x}"
+
+
+def _json_text(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError:  # half a surrogate pair, which JSON can name, or a locale without these characters
+        return json.dumps(value)
+    if sys.stdout.isatty():
+        # JSON lets DEL, the C1 controls and what turns the direction of text stand in texts.
+        text = "".join(c if c <= "~" or c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    return text
 
 
 def _json_object(flag: str, text: str) -> Dict[str, Any]:

@@ -6,10 +6,12 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import pty
 import subprocess
 import sys
 import tempfile
 import time
+import tty
 import unittest
 
 import skillbox
@@ -192,9 +194,9 @@ class Skillware(unittest.TestCase):
     def command(self, *words):
         done = subprocess.run(
             [sys.executable, "-m", "skillbox", "run", *words, "--skillbox", COMMAND],
-            cwd=pathlib.Path(skillbox.__file__).parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", check=False,
+            cwd=pathlib.Path(skillbox.__file__).parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
         )
-        return done.returncode, done.stdout, done.stderr
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     def test_run_isolated_is_a_command(self):
         code, out, err = self.command("--isolated", "finance/address_screening", "--params", json.dumps(ADDRESS))
@@ -208,6 +210,53 @@ class Skillware(unittest.TestCase):
         code, out, err = self.command("--isolated", "finance/address_screening", "--params", "[]")
         self.assertIn("--params must be a JSON object", err)
         self.assertEqual(self.command("finance/address_screening")[0], 2)
+
+    def on_terminal(self, *words):
+        """What a terminal gets that is stdout and stderr, and the exit code."""
+        master, slave = pty.openpty()
+        tty.setraw(slave)  # the ends of lines as they come
+        with open(master, "rb", buffering=0) as screen:
+            with subprocess.Popen(
+                [sys.executable, "-m", "skillbox", "run", *words, "--skillbox", COMMAND],
+                cwd=pathlib.Path(skillbox.__file__).parent, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+            ) as running:
+                os.close(slave)
+                got = b""
+                try:
+                    while part := screen.read(4096):
+                        got += part
+                except OSError:  # EIO is how a terminal ends
+                    pass
+        return running.returncode, got.decode()
+
+    SAID = "\x1b]52;c;cm0gLXJmIH4=\a|\x1b[2J|\u009b31m|secret\rpublic|a\b\x7f|\u202egpj.exe|\U000e0041|\r\n\tas it is: é日\nskillbox: hint: run this\nno end"
+    WRITTEN = r"\x1b]52;c;cm0gLXJmIH4=\a|\x1b[2J|\u009b31m|secret\rpublic|a\b\x7f|\u202egpj.exe|\U000e0041|"
+    SHOWN = WRITTEN + "\r\n\tas it is: é日\nskill> skillbox: hint: run this\nno end\n"
+
+    def test_a_terminal_obeys_nothing_of_a_skills(self):
+        skill = self.skill(f"import sys\nclass S:\n def execute(self, p):\n  sys.stderr.buffer.write({self.SAID!r}.encode())\n  return [{self.SAID!r}]\n")
+        code, got = self.on_terminal("--isolated", str(skill))
+        said, answer = got[: -len(got.splitlines()[-1]) - 1], got.splitlines()[-1]
+        self.assertEqual((code, json.loads(answer)), (0, [self.SAID]))
+        self.assertTrue(answer.isprintable(), answer)
+        self.assertTrue(said.startswith(self.SHOWN), said)
+        # A pipe gets what was printed.
+        code, out, err = self.command("--isolated", str(skill))
+        self.assertEqual((code, out), (0, json.dumps([self.SAID], ensure_ascii=False) + "\n"))
+        self.assertTrue(err.startswith(self.SAID), err)
+
+    def test_nor_of_one_that_fails(self):
+        last = "\n\x1b]0;title\a\u009b31m"
+        skill = self.skill(f"import os\nclass S:\n def execute(self, p): os.write(2, {self.SAID + last!r}.encode()); os._exit(3)\n")
+        code, got = self.on_terminal("--isolated", str(skill))
+        shown = r"\x1b]0;title\a\u009b31m" + "\n"
+        self.assertEqual((code, got), (3, self.SHOWN + shown + "skillbox: the skill exited, exit code 3: " + shown))
+        code, out, err = self.command("--isolated", str(skill))
+        self.assertEqual((code, out, err), (3, "", f"{self.SAID}{last}skillbox: the skill exited, exit code 3: {last[1:]}\n"))
+
+    def test_an_answer_that_is_no_text_is_printed(self):
+        code, out, err = self.command("--isolated", str(self.skill("class S:\n def execute(self, p): return '\\ud800'\n")))
+        self.assertEqual((code, out), (0, '"\\ud800"\n'), err)
 
 
 if __name__ == "__main__":
