@@ -89,7 +89,7 @@ def run(
     line = [command, "exec", "--json", "--mode", mode]
     if policy is not None:
         line += ["--policy", os.fspath(policy)]
-    return _call(line, os.fspath(bundle), words, params, inputs, output, entry, timeout, env)
+    return _call(line, _operand(bundle), words, params, inputs, output, entry, timeout, env)
 
 
 class Session:
@@ -157,7 +157,25 @@ class Session:
 
 
 def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1000:.0f}ms"
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"{seconds} s is no time that a call could take")  # and 0 would be the policy's
+    return f"{max(1, round(seconds * 1000))}ms"
+
+
+def _operand(path: "str | os.PathLike[str]") -> str:
+    """Return a path that is no flag, whatever its name is."""
+    path = os.fspath(path)
+    return f"./{path}" if path.startswith("-") else path
+
+
+def _input(name: str, path: str) -> str:
+    """Return PATH:NAME as --input takes it: it splits at the last colon, but takes the whole for a path where such a file is."""
+    both = f"{path}:{name}"
+    if ":" in name:
+        raise ValueError(f"the input's name {name!r} has a colon")
+    if os.path.lexists(both):
+        raise ValueError(f"there is a file {os.path.basename(both)} too, which {path} as the input {name} would be taken for: rename one")
+    return both
 
 
 def _call(
@@ -179,7 +197,7 @@ def _call(
     if output is not None:
         line += ["--output", os.fspath(output)]
     for name, path in (inputs or {}).items():
-        line += ["--input", f"{os.fspath(path)}:{name}"]
+        line += ["--input", _input(name, os.fspath(path))]
     if params is not None:
         line += ["--params", "-"]
     envelope = _ask([*line, whose, "--", *words], None if params is None else json.dumps(params).encode(), env)
@@ -194,14 +212,22 @@ def _call(
 
 def _ask(line: Sequence[str], text: Optional[bytes], env: Optional[Mapping[str, str]]) -> Mapping[str, Any]:
     done = _run(line, text, env)
+    said = done.stderr.decode(errors="replace").strip()
     try:
-        answer = json.loads(done.stdout)
+        answer = _parse(done.stdout)
         if isinstance(answer, dict):
             return answer
-    except ValueError:
-        pass
-    said = done.stderr.decode(errors="replace").strip()
+    except ValueError as error:
+        said = said or str(error)
     raise SkillboxError(f"{line[0]} exited with {done.returncode} and no result: {said}")
+
+
+def _parse(text: "str | bytes") -> Any:
+    """Return a JSON value; a stranger's choice of it is a ValueError at worst."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("JSON is nested deeper than Python reads it") from error
 
 
 def _run(line: Sequence[str], text: Optional[bytes], env: Optional[Mapping[str, str]]) -> "subprocess.CompletedProcess[bytes]":
@@ -306,7 +332,7 @@ def _isolated(
             line += ["--policy", policy]
         taken = os.path.join(scratch, "output") if made else None
         named = {os.path.basename(inside): path for inside, path in files.items()}
-        result = _call(line, os.fspath(bundle), (), given, named, taken, None, timeout, env)
+        result = _call(line, _operand(bundle), (), given, named, taken, None, timeout, env)
         if result.verdict == "timed_out":
             raise SkillTimedOut(result)
         if result.verdict == "refused":
@@ -317,7 +343,12 @@ def _isolated(
             left = os.path.join(str(taken), os.path.basename(inside))
             if os.path.isfile(left) and not os.path.islink(left):
                 shutil.move(left, path)
-    return dataclasses.replace(result, result=_unmap(result.result, {**files, **made}))
+    if not files and not made:
+        return result
+    try:
+        return dataclasses.replace(result, result=_unmap(result.result, {**files, **made}))
+    except RecursionError as error:
+        raise SkillboxError("the answer is nested too deep to look for paths in it") from error
 
 
 def _map(params: Dict[str, Any], names: Sequence[str], directory: str) -> Dict[str, str]:
@@ -330,9 +361,10 @@ def _map(params: Dict[str, Any], names: Sequence[str], directory: str) -> Dict[s
         if not isinstance(value, (str, os.PathLike)):
             raise TypeError(f"the parameter {name} is no path: {value!r}")
         path = os.path.abspath(os.fspath(value))
-        inside = f"{directory}/{os.path.basename(path)}"
-        if inside in mapped and mapped[inside] != path:
-            inside = f"{directory}/{len(mapped)}-{os.path.basename(path)}"
+        base = os.path.basename(path).replace(":", "_")  # --input splits at colons
+        inside, number = f"{directory}/{base}", 1
+        while mapped.get(inside, path) != path:  # another file's, which may have the name of a numbered one
+            inside, number = f"{directory}/{number}-{base}", number + 1
         mapped[inside] = path
         params[name] = inside
     return mapped
@@ -417,19 +449,27 @@ class SkillLoader:
     def load_skill(self, skill_path: "str | os.PathLike[str]") -> Dict[str, Any]:
         path = find_skill(skill_path)
         command = self.options.get("command", "skillbox")
-        skill = _ask([command, "bundle", "show", "--json", os.fspath(path)], None, None)
+        skill = _ask([command, "bundle", "show", "--json", _operand(path)], None, None)
         manifest = skill.get("document") or {}
         attributes = {"path": path, "manifest": manifest, "options": dict(self.options), "__doc__": skill.get("description")}
-        card = path / "card.json"
-        instructions = path / "instructions.md"
+        card = _text(path, "card.json")
         return {
             "class": type("Isolated", (IsolatedSkill,), attributes),
             "module": None,
             "manifest": manifest,
-            "instructions": instructions.read_text(encoding="utf-8") if instructions.is_file() else "",
-            "card": json.loads(card.read_text(encoding="utf-8")) if card.is_file() else {},
+            "instructions": _text(path, "instructions.md"),
+            "card": _parse(card) if card else {},
             "registry_id": skill.get("name"),
         }
+
+
+def _text(bundle: pathlib.Path, name: str) -> str:
+    """Return what a file of a bundle says, "" where there is none. A link that leads out of the bundle, which could not be run either, would
+    have the host tell a model what a stranger asks for."""
+    path = os.path.realpath(bundle / name)
+    if os.path.commonpath([path, os.path.realpath(bundle)]) != os.path.realpath(bundle):
+        raise SkillboxError(f"{bundle / name}: leads out of the skill; remove the link, or put the file in its place")
+    return pathlib.Path(path).read_text(encoding="utf-8") if os.path.isfile(path) else ""
 
 
 def _main(argv: Optional[List[str]] = None) -> int:
@@ -452,18 +492,19 @@ def _main(argv: Optional[List[str]] = None) -> int:
     try:
         params, config = _json_object("--params", o.params), _json_object("--config", o.config)
         result = _isolated(o.skill, params, o.timeout, o.policy, config, o.input, o.output, None, o.preload, o.mode, o.skillbox)
+        answer = _json_text(result.result)
     except SkillFailed as failed:
         _show(failed.stderr)
         where = f"{failed.error['field']}: " if failed.error and failed.error.get("field") else ""
         _say(f"{where}{(failed.error or {}).get('message') or failed}")
         return int(failed.exit_code) or 1
-    except (SkillboxError, OSError, ValueError, TypeError) as error:
+    except (SkillboxError, OSError, ValueError, TypeError, RecursionError) as error:
         _say(str(error))
         return 125
     _show(result.stderr)
     for warning in result.warnings:
         _say(f"warning: {warning}")
-    print(_json_text(result.result))
+    print(answer)
     return 0
 
 

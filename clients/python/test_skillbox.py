@@ -61,6 +61,41 @@ class Run(unittest.TestCase):
         self.assertEqual(r.stdout, "a note and a word\n", r)
         self.assertEqual((self.dir / "out" / "o.txt").read_text(), " and a word\n")
 
+    def test_a_bundle_is_no_flag(self):
+        bundle = self.dir / "--raw"
+        bundle.mkdir()
+        (bundle / "manifest.yaml").write_text("name: a/b\n")
+        (bundle / "skill.py").write_text("class S:\n def execute(self, p): return 'ran'\n")
+        here = os.getcwd()
+        self.addCleanup(os.chdir, here)
+        os.chdir(self.dir)
+        r = self.run_skill("--raw")
+        self.assertEqual(r.result, "ran", r)
+        loaded = skillbox.SkillLoader(command=COMMAND).load_skill("./--raw")
+        self.assertEqual((loaded["registry_id"], loaded["class"]().execute()), ("a/b", "ran"))
+
+    def test_an_input_is_the_file_that_the_caller_names(self):
+        bundle, mine, other = self.dir / "bundle", self.dir / "a", self.dir / "a:b"
+        bundle.mkdir()
+        mine.write_text("mine")
+        other.write_text("another's")
+        with self.assertRaisesRegex(ValueError, "there is a file a:b too"):
+            self.run_skill(bundle, ["true"], inputs={"b": mine})
+        with self.assertRaisesRegex(ValueError, "'b:c' has a colon"):
+            self.run_skill(bundle, ["true"], inputs={"b:c": mine})
+        r = self.run_skill(bundle, ["cat", "/input/c"], inputs={"c": other})
+        self.assertEqual(r.stdout, "another's", r)
+
+    def test_no_time_is_not_the_policys_time(self):
+        for timeout in (0, -1, float("nan"), float("inf")):
+            with self.assertRaisesRegex(ValueError, "is no time"):
+                self.run_skill(self.dir, ["true"], timeout=timeout)
+        self.assertEqual(self.run_skill(self.dir, ["true"], timeout=0.0001).verdict, "refused")
+
+    def test_an_answer_that_cannot_be_read_is_an_exception(self):
+        with self.assertRaises(skillbox.SkillboxError):
+            self.run_skill(self.dir, ["python3", "-c", "print('[' * 5000 + ']' * 5000)"])
+
     def test_calls_of_a_session_share_a_sandbox(self):
         with skillbox.Session(self.dir, command=COMMAND, idle=60, total=120) as session:
             r = session.run(["sh", "-c", "cat > /tmp/state"], params={"x": 1})
@@ -127,6 +162,52 @@ class Skillware(unittest.TestCase):
         self.assertEqual(self.execute("office/invoice_totals", params), {"error": f"File not found: {source}"})
         with self.assertRaises(TypeError):
             self.execute("office/invoice_totals", {"csv_path": 7}, inputs=["csv_path"])
+
+    def test_each_parameter_has_the_file_that_it_names(self):
+        files = tempfile.TemporaryDirectory()
+        self.addCleanup(files.cleanup)
+        paths = [pathlib.Path(files.name) / str(i) / name for i, name in enumerate(("2-x", "x", "x", "1-x", "x", "a:b"))]
+        for path in paths:
+            path.parent.mkdir()
+            path.write_text(str(path))
+        params = {f"p{i}": str(path) for i, path in enumerate([*paths, paths[2]])}
+        skill = self.skill("class S:\n def execute(self, p): return [[open(v).read(), v] for v in p.values()]\n")
+        answer = self.execute(skill, params, inputs=list(params))
+        self.assertEqual(answer, [[path, path] for path in params.values()])
+        skill = self.skill("class S:\n def execute(self, p):\n  for k, v in p.items(): open(v, 'w').write(k)\n  return True\n")
+        del params["p6"]
+        self.execute(skill, params, outputs=list(params))
+        self.assertEqual([path.read_text() for path in paths], list(params))
+
+    def test_no_depth_of_an_answer_is_an_exception_of_pythons(self):
+        skill = self.skill("import sys\nsys.setrecursionlimit(20000)\nclass S:\n def execute(self, p):\n  v = 1\n  for _ in range(p['n']): v = [v]\n  return v\n")
+        for n in (10, 600, 900, 970, 990, 5000):
+            try:
+                self.execute(skill, {"n": n, "f": str(skill / "skill.py")}, inputs=["f"])
+            except skillbox.SkillboxError:
+                self.assertNotEqual(n, 10)
+            code, _, err = self.command("--isolated", str(skill), "--params", json.dumps({"n": n}))
+            self.assertNotIn("Traceback", err)
+
+    def test_a_loader_reads_nothing_beside_the_skill(self):
+        secret = self.dir / "secret"
+        secret.write_text('{"a": "secret"}')
+        skill = self.dir / "skill"
+        (skill / "docs").mkdir(parents=True)
+        (skill / "manifest.yaml").write_text("name: a/b\n")
+        (skill / "skill.py").write_text("")
+        for name, empty in (("instructions.md", ""), ("card.json", {})):
+            for to in (str(secret), "../secret", "docs/../../secret"):
+                (skill / name).symlink_to(to)
+                with self.assertRaisesRegex(skillbox.SkillboxError, f"{name}: leads out of the skill"):
+                    skillbox.SkillLoader(command=COMMAND).load_skill(skill)
+                (skill / name).unlink()
+            os.mkfifo(skill / name)
+            self.assertEqual(skillbox.SkillLoader(command=COMMAND).load_skill(skill)[name.split(".")[0]], empty)
+            (skill / name).unlink()
+        (skill / "docs" / "i.md").write_text("do this")
+        (skill / "instructions.md").symlink_to("docs/i.md")
+        self.assertEqual(skillbox.SkillLoader(command=COMMAND).load_skill(skill)["instructions"], "do this")
 
     def test_what_goes_wrong_is_an_exception_with_the_fields_of_a_result(self):
         with self.assertRaises(skillbox.SkillRefused) as caught:
