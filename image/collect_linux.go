@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
-	"golang.org/x/sys/unix"
 )
 
 // List returns the images that have names, once for each name.
@@ -39,7 +37,10 @@ func (s *Store) List() ([]Image, error) {
 }
 
 // Collected is what Collect took away, and how many images it could not.
-type Collected struct{ Images, Layers, Unfinished, Busy int }
+type Collected struct {
+	Images, Layers, Unfinished, Busy int
+	Holders                          []string // who holds those, as far as one may know
+}
 
 // Collect takes away images without a name, layers of no image, and what dead makers left. It waits until nobody makes anything.
 func (s *Store) Collect(ctx context.Context) (*Collected, error) {
@@ -78,9 +79,10 @@ func (s *Store) Remove(ctx context.Context, ref string) error {
 	})
 	others := slices.ContainsFunc(names, func(n Name) bool { return !n.Hidden && n.Image == found.ID && !slices.Contains(gone, n) })
 	if !others {
-		held, err := holdDirectory(found.Tree, unix.LOCK_EX)
-		if errors.Is(err, errBusy) {
-			return fmt.Errorf("image: %s: a sandbox runs in it", ref)
+		held, err := s.hold(found.ID)
+		var busy *busy
+		if errors.As(err, &busy) {
+			return fmt.Errorf("image: %s: a sandbox runs in it, or something else holds it: %s", ref, busy.holders)
 		}
 		if err != nil {
 			return err
@@ -115,14 +117,16 @@ func (s *Store) collect() (*Collected, error) {
 		id := "sha256:" + hex
 		if !named[id] {
 			err := s.dropImage(id)
+			var busy *busy
 			switch {
 			case err == nil:
 				gone.Images++
 				continue
-			case !errors.Is(err, errBusy):
+			case !errors.As(err, &busy):
 				return nil, err
 			}
 			gone.Busy++
+			gone.Holders = append(gone.Holders, busy.holders)
 		}
 		found, err := s.Image(id)
 		if err != nil {
@@ -160,14 +164,16 @@ func entries(dir string) (names []string, err error) {
 	return f.Readdirnames(-1)
 }
 
-// dropImage removes an image unless a box runs in it, which is errBusy: the box holds its tree.
+// dropImage removes an image unless a box runs in it, which is *busy.
 func (s *Store) dropImage(id string) error {
-	dir := filepath.Join(s.Dir, "images", id[len("sha256:"):])
-	held, err := holdDirectory(filepath.Join(dir, "tree"), unix.LOCK_EX)
+	held, err := s.hold(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s.discard(s.imageDir(id)) // what has no record no box can run in
+	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(s.discard(dir), held.Close())
+	return errors.Join(s.discard(s.imageDir(id)), held.Close())
 }
 
 // discard gives a directory a name in tmp/ first, so that nothing is found in part.

@@ -9,8 +9,9 @@
 //	locks/          one file for each thing that only one process may make
 //	tmp/            what is being made; its maker holds a lock on it, and what nobody holds is swept
 //
-// What has its final name is whole: everything is made in tmp/ and renamed. A box holds a shared flock(2) on its image's tree/, and whoever
-// removes an image needs an exclusive one.
+// What has its final name is whole: everything is made in tmp/ and renamed. A box holds a lock for reading on its image's image.json (F_OFD_SETLK
+// of fcntl(2)), and whoever removes an image needs one for writing. Unlike flock(2) it needs the file open for writing, which only the store's
+// owner can have: whoever may use the images cannot keep others from them.
 package image
 
 import (
@@ -202,7 +203,7 @@ func (s *Store) Image(id string) (*Image, error) {
 	if !digest().MatchString(id) {
 		return nil, fmt.Errorf("image: %q is no digest", id)
 	}
-	dir := filepath.Join(s.Dir, "images", id[len("sha256:"):])
+	dir := s.imageDir(id)
 	var found Image
 	if err := readJSON(filepath.Join(dir, "image.json"), &found); err != nil {
 		return nil, err
@@ -212,6 +213,10 @@ func (s *Store) Image(id string) (*Image, error) {
 	}
 	found.Tree = filepath.Join(dir, "tree")
 	return &found, nil
+}
+
+func (s *Store) imageDir(id string) string {
+	return filepath.Join(s.Dir, "images", id[len("sha256:"):])
 }
 
 // Names lists all names, those that nobody gave too.

@@ -77,7 +77,7 @@ func (s *Store) Temporary() (*Temporary, error) {
 		if err := os.Mkdir(t.Path, 0o700); err != nil {
 			return nil, fmt.Errorf("image: %w", err)
 		}
-		lock, err := holdDirectory(t.Path, unix.LOCK_EX)
+		lock, err := holdDirectory(t.Path)
 		if errors.Is(err, errBusy) || errors.Is(err, fs.ErrNotExist) {
 			continue // swept between the two
 		}
@@ -97,13 +97,13 @@ func (t *Temporary) Close() error {
 
 var errBusy = errors.New("image: it is in use")
 
-// holdDirectory locks a directory and makes sure that it is still there by its name. errBusy is that another holds it.
-func holdDirectory(path string, how int) (*os.File, error) {
+// holdDirectory locks a directory that nobody else may open, and makes sure that it is still there by its name. errBusy is that another holds it.
+func holdDirectory(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fmt.Errorf("image: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err != nil {
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if err == unix.EWOULDBLOCK {
 			err = errBusy
 		}
@@ -130,7 +130,7 @@ func (s *Store) sweep() (removed int, err error) {
 	}
 	for _, e := range entries {
 		path := filepath.Join(s.Dir, "tmp", e.Name())
-		lock, err := holdDirectory(path, unix.LOCK_EX)
+		lock, err := holdDirectory(path)
 		if errors.Is(err, errBusy) || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -3,12 +3,16 @@
 package integration
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -163,6 +167,82 @@ func TestAnImageStaysWhileABoxRunsInIt(t *testing.T) {
 			t.Errorf("gc afterwards: %s", said)
 		}
 	})
+}
+
+func TestAStrangerCannotKeepBoxesFromRootsImages(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs another user")
+	}
+	m := asRoot
+	dir, env := m.images(t)
+	m.image(t, env, 0, "import", "--name", "example.com/machine:1", "docker-archive:"+m.archiveOf(t, machine(t)))
+	trees, err := filepath.Glob(filepath.Join(dir, "images/*/tree"))
+	if err != nil || len(trees) != 1 {
+		t.Fatal(trees, err)
+	}
+	// Every lock that a stranger gets, on everything that may matter.
+	stranger := exec.Command("/usr/bin/python3", "-c", `
+import fcntl, os, sys
+tree = sys.argv[1]
+for path in tree, os.path.dirname(tree), os.path.dirname(tree) + "/image.json":
+    fd = os.open(path, os.O_RDONLY)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    if not os.path.isdir(path):
+        for flags in os.O_RDWR, os.O_WRONLY:
+            try:
+                os.open(path, flags)
+                print("open for writing:", path)
+            except PermissionError:
+                pass
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            print("locked for writing:", path)
+        except OSError:
+            pass
+        fcntl.lockf(fd, fcntl.LOCK_SH)
+print("held", flush=True)
+sys.stdin.read()
+`, trees[0])
+	stranger.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	in, err := stranger.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := stranger.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stranger.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = in.Close()
+		_ = stranger.Wait() // again
+	}()
+	if said, err := bufio.NewReader(out).ReadString('\n'); err != nil || said != "held\n" {
+		t.Fatalf("the stranger: %q, %v", said, err)
+	}
+	c := call{mode: m, env: env, bundle: m.dir(t), policy: "version: 1\nrootfs: {base: \"image:example.com/machine:1\"}\n"}
+	if got := lookedOf(t, c.run(t)); got.Dir != "/srv/work" {
+		t.Errorf("ran in %s", got.Dir)
+	}
+	// It may behave as if boxes of its own ran. The administrator is told of it.
+	want := fmt.Sprintf("process %d of user 65534", stranger.Process.Pid)
+	if _, said := m.image(t, env, helper.CodeFailed, "rm", "example.com/machine:1"); !strings.Contains(said, want) {
+		t.Errorf("rm: %s, want %s", said, want)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "names")); err != nil {
+		t.Fatal(err)
+	}
+	if _, said := m.image(t, env, helper.CodeFailed, "gc"); !strings.Contains(said, want) {
+		t.Errorf("gc: %s, want %s", said, want)
+	}
+	if err := errors.Join(in.Close(), stranger.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	if said, _ := m.image(t, env, 0, "gc"); !strings.Contains(said, "removed: 1 images, 2 layers") {
+		t.Errorf("gc afterwards: %s", said)
+	}
 }
 
 func TestAPolicysFilesAppearInAnImage(t *testing.T) {

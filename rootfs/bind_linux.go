@@ -237,7 +237,7 @@ func (t *Tree) Close() error {
 	} else {
 		errs = append(errs, t.idmaps.Close())
 	}
-	for _, fd := range []*int{&t.base, &t.root, &t.image, &t.inputs, &t.secrets, &t.params} {
+	for _, fd := range []*int{&t.base, &t.root, &t.image, &t.record, &t.inputs, &t.secrets, &t.params} {
 		if *fd >= 0 {
 			errs = append(errs, unix.Close(*fd))
 		}

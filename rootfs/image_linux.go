@@ -52,15 +52,24 @@ func (t *Tree) mountImage(s *Spec) error {
 	return errors.Join(attach(root, unix.AT_FDCWD, t.Path), detach(dirs["lower"]))
 }
 
-// holdImage opens an image's tree with a lock that lasts as long as the Tree: who removes images needs an exclusive one.
+// holdImage opens an image's tree, and holds a lock for reading on the record beside it as long as the Tree is: who removes images needs one
+// for writing. Whoever may read an image could keep everybody out by a flock(2); a lock for writing only the image's owner gets.
 func (t *Tree) holdImage(i *Image) (int, error) {
 	fd, err := openDirectory(i.Source)
 	if err != nil {
 		return -1, err
 	}
 	t.image = fd
-	if err := unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB); err != nil {
-		return -1, fmt.Errorf("rootfs: image %s is being removed: %w", i.Digest, err)
+	// From the tree, and not by its name: so it is this image's, wherever that is by now.
+	if t.record, err = unix.Openat(fd, "../image.json", unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
+		return -1, fmt.Errorf("rootfs: image %s: %s/../image.json: %w", i.Digest, i.Source.Path, err)
+	}
+	err = unix.FcntlFlock(uintptr(t.record), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_RDLCK})
+	if err == unix.EAGAIN || err == unix.EACCES {
+		return -1, fmt.Errorf("rootfs: image %s is in use by another process of its owner, such as skillbox image rm; try again: %w", i.Digest, err)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("rootfs: lock image %s: %w", i.Digest, err)
 	}
 	// It may have been removed between the two.
 	again, err := openDirectory(i.Source)
@@ -70,7 +79,7 @@ func (t *Tree) holdImage(i *Image) (int, error) {
 	return fd, unix.Close(again)
 }
 
-// openDirectory is openSource for what a lock goes on.
+// openDirectory is openSource for what is looked into.
 func openDirectory(s Source) (int, error) {
 	found, err := openSource(s)
 	if err != nil {

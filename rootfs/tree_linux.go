@@ -24,7 +24,8 @@ type Tree struct {
 	attached bool
 	base     int // the tmpfs on dir: it holds everything, and goes with everything on it
 	root     int
-	image    int // held as long as the tree may be used
+	image    int
+	record   int // the image's, locked as long as the tree may be used
 	inputs   int // directories that the skill sees through read-only views
 	secrets  int
 	params   int
@@ -36,7 +37,7 @@ type Tree struct {
 // Create builds the tree on dir, an empty directory of the caller's in a private mount namespace. After an error nothing stays
 // mounted; after success Close unmounts it.
 func Create(dir string, s *Spec) (_ *Tree, err error) {
-	t := &Tree{dir: dir, Path: filepath.Join(dir, "root"), State: filepath.Join(dir, "state"), base: -1, root: -1, image: -1, inputs: -1, secrets: -1, params: -1, owner: s.Owner}
+	t := &Tree{dir: dir, Path: filepath.Join(dir, "root"), State: filepath.Join(dir, "state"), base: -1, root: -1, image: -1, record: -1, inputs: -1, secrets: -1, params: -1, owner: s.Owner}
 	if t.idmaps, t.keep = s.IDMaps, s.IDMaps != nil; !t.keep {
 		t.idmaps = &IDMaps{}
 	}

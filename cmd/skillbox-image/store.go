@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -90,7 +91,7 @@ func gcCommand(s *store) *cobra.Command {
 			}
 			fmt.Printf("removed: %d images, %d layers, %d unfinished\n", gone.Images, gone.Layers, gone.Unfinished)
 			if gone.Busy > 0 {
-				return &helper.Error{Message: fmt.Sprintf("%d images stay, for sandboxes run in them", gone.Busy), Hint: "run it again when these have ended"}
+				return &helper.Error{Message: fmt.Sprintf("%d images stay, for sandboxes run in them, or something else holds them: %s", gone.Busy, strings.Join(gone.Holders, ", ")), Hint: "run it again when these have ended"}
 			}
 			return nil
 		},
