@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -273,6 +274,9 @@ func hostile(t *testing.T, outside string) []struct {
 		{"a size that the stream does not have", [][]byte{patched(stream(t, plainFile("f", "")), 124, "77777777777")}, "--max-bytes", nil},
 		{"a negative size", [][]byte{patched(stream(t, plainFile("f", "")), 124, "-7777777777")}, "tar stream", nil},
 		{"more entries than are permitted", [][]byte{stream(t, manyFiles(300)...)}, "--max-entries", nil},
+		{"more directories than are permitted, of which no entry is", one(plainFile(strings.Repeat("a/", 120)+"f", ""), plainFile(strings.Repeat("b/", 120)+"f", ""), plainFile(strings.Repeat("c/", 120)+"f", "")), "--max-entries", nil},
+		{"the same layer too often", slices.Repeat(one(manyFiles(100)...), 3), "--max-entries", nil},
+		{"whiteouts of one layer too often", slices.Repeat(one(manyWhiteouts(100, 8)...), 3), "--max-entries", nil},
 		{"a stream that is cut", [][]byte{stream(t, plainFile("f", strings.Repeat("x", 4096)))[:2000]}, "1488 bytes and not 4096", nil},
 		{"a header that is cut", [][]byte{stream(t, plainFile("f", "x"))[:300]}, "tar stream", nil},
 		{"a stream that is no archive", [][]byte{bytes.Repeat([]byte("no tar "), 1000)}, "tar stream", nil},
@@ -300,6 +304,40 @@ func manyFiles(n int) (entries []entry) {
 		entries = append(entries, plainFile(strings.Repeat("f", i+1)[:min(i+1, 200)]+octal(i)[:6], ""))
 	}
 	return entries
+}
+
+// manyWhiteouts take away names of about so many bytes.
+func manyWhiteouts(n, bytes int) (entries []entry) {
+	long := strings.Repeat(strings.Repeat("n", 200)+"/", bytes/201)
+	for i := range n {
+		entries = append(entries, plainFile(long+whiteout+strconv.Itoa(i), ""))
+	}
+	return entries
+}
+
+func TestWhiteoutsAreNotKeptWithoutBound(t *testing.T) {
+	text := stream(t, manyWhiteouts(maxRemovals/4000+100, 4020)...)
+	s, _, err := put(t, Limits{}, text)
+	if err == nil || !strings.Contains(err.Error(), "whiteouts take away have more than 64 MiB") {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(filepath.Join(s.Dir, "layers")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestALinkedTreeIsGivenUpWithItsContext(t *testing.T) {
+	s, found, err := put(t, Limits{}, stream(t, manyFiles(10)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources := []Source{{DiffID: found.Layers[0].DiffID}}
+	ctx, stop := context.WithCancelCause(context.Background())
+	why := errors.New("enough")
+	stop(why)
+	if _, err := assemble(ctx, s, &image.Image{ID: found.ID}, sources, 100); !errors.Is(err, why) {
+		t.Error(err)
+	}
 }
 
 func wrongSum(text []byte) []byte {

@@ -33,7 +33,18 @@ type layer struct {
 // budget is what is left of an image's limits; layers that are unpacked at the same time share it.
 type budget struct {
 	entries, bytes counter
+	removals       counter // bytes that they take in memory
 	ratio          int64
+}
+
+// maxRemovals bounds what is kept in memory of an image's whiteouts while its layers are read: 2,000,000 long names would be 8 GB.
+const maxRemovals = 64 << 20
+
+// removalOverhead is what one takes beside its name.
+const removalOverhead = 32
+
+func tooMany(entry string) error {
+	return refuse(entry, "the image has more entries than are permitted (--max-entries)")
 }
 
 // unpack reads the stream to the end of its archive.
@@ -51,7 +62,7 @@ func (l *layer) unpack(stream io.Reader) error {
 			return fmt.Errorf("tar stream: %w", err)
 		}
 		if !l.budget.entries.take(1) {
-			return refuse(h.Name, "the image has more entries than are permitted (--max-entries)")
+			return tooMany(h.Name)
 		}
 		if err := l.entry(h, archive); err != nil {
 			var r *Refusal
@@ -76,6 +87,9 @@ func (l *layer) entry(h *tar.Header, content io.Reader) error {
 		return refuse(h.Name, "%v", err)
 	}
 	if gone != nil {
+		if !l.budget.removals.take(int64(len(gone.path)) + removalOverhead) {
+			return refuse(h.Name, "the names that the image's whiteouts take away have more than %d MiB", maxRemovals>>20)
+		}
 		l.removed = append(l.removed, *gone)
 		return nil
 	}
@@ -113,8 +127,8 @@ var beneath = unix.OpenHow{
 	Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV,
 }
 
-// enter makes a directory the one that entries are made in; what is missing of its path is made. A symbolic link or a file in its path is a
-// refusal: an archive that writes through its own link has no good reason to.
+// enter makes a directory the one that entries are made in; what is missing of its path is made, and counts as entries do. A symbolic link or a
+// file in its path is a refusal: an archive that writes through its own link has no good reason to.
 func (l *layer) enter(dir, entry string) error {
 	if l.parent >= 0 && l.within == dir {
 		return nil
@@ -126,6 +140,8 @@ func (l *layer) enter(dir, entry string) error {
 	}
 	switch err {
 	case nil:
+	case errTooMany:
+		return tooMany(entry)
 	case unix.ELOOP, unix.ENOTDIR:
 		return refuse(entry, "its directory leads through a symbolic link or a file")
 	default:
@@ -142,7 +158,12 @@ func (l *layer) leave() {
 	l.parent = -1
 }
 
+var errTooMany = errors.New("too many entries")
+
 func (l *layer) makeAll(dir string) (int, error) {
+	if !l.budget.entries.take(1) {
+		return -1, errTooMany
+	}
 	if parent := path.Dir(dir); parent != "." {
 		up, err := unix.Openat2(l.root, parent, &beneath)
 		if err == unix.ENOENT {

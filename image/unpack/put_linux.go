@@ -60,6 +60,7 @@ func Put(ctx context.Context, s *image.Store, about *image.Image, layers []Sourc
 	b := &budget{ratio: or(l.Ratio, DefaultRatio)}
 	b.bytes.left.Store(or(l.Bytes, DefaultBytes))
 	b.entries.left.Store(or(l.Entries, DefaultEntries))
+	b.removals.left.Store(maxRemovals)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var (
@@ -81,7 +82,7 @@ func Put(ctx context.Context, s *image.Store, about *image.Image, layers []Sourc
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	return assemble(s, about, layers)
+	return assemble(ctx, s, about, layers, or(l.Entries, DefaultEntries))
 }
 
 func or(n, otherwise int64) int64 {
@@ -188,19 +189,26 @@ func (r *bounded) Read(p []byte) (int, error) {
 
 // keep writes beside a layer's files what it takes away.
 func keep(dir string, c *contents) error {
-	var text strings.Builder
+	f, err := os.OpenFile(filepath.Join(dir, "removed"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	text := bufio.NewWriter(f) // which keeps its first error
 	for _, r := range c.removed {
 		kind := "name"
 		if r.opaque {
 			kind = "all"
 		}
-		fmt.Fprintf(&text, "%s %q\n", kind, r.path)
+		fmt.Fprintf(text, "%s %q\n", kind, r.path)
+	}
+	if err := errors.Join(text.Flush(), f.Close()); err != nil {
+		return err
 	}
 	about, err := json.Marshal(note{c.size, c.skipped})
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "removed"), []byte(text.String()), 0o644), os.WriteFile(filepath.Join(dir, "layer.json"), about, 0o644))
+	return os.WriteFile(filepath.Join(dir, "layer.json"), about, 0o644)
 }
 
 func kept(dir string) (removed []removal, about note, err error) {
@@ -238,8 +246,9 @@ func flush(dir string) error {
 	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
-// assemble makes the image's tree of links to its layers' files.
-func assemble(s *image.Store, about *image.Image, layers []Source) (_ *image.Image, err error) {
+// assemble makes the image's tree of links to its layers' files. They count once more, for an image may name layers that the store has, and one
+// of them often.
+func assemble(ctx context.Context, s *image.Store, about *image.Image, layers []Source, entries int64) (_ *image.Image, err error) {
 	made, err := s.Temporary()
 	if err != nil {
 		return nil, err
@@ -252,7 +261,8 @@ func assemble(s *image.Store, about *image.Image, layers []Source) (_ *image.Ima
 	}
 	one := *about
 	one.Layers, one.Skipped = nil, nil
-	var p place
+	p := place{ctx: ctx}
+	p.left.left.Store(entries)
 	for _, source := range layers {
 		from := layerDir(s, source.DiffID)
 		kept, err := p.stack(from, tree)
@@ -292,7 +302,7 @@ func (p *place) stack(layer, tree string) (note, error) {
 		return about, err
 	}
 	defer from.Close()
-	if err := removeFrom(int(to.Fd()), removed); err != nil {
+	if err := p.removeFrom(int(to.Fd()), removed); err != nil {
 		return about, err
 	}
 	return about, p.put(int(from.Fd()), int(to.Fd()))

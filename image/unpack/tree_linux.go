@@ -1,6 +1,7 @@
 package unpack
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -49,12 +50,28 @@ func list(fd int) ([]string, error) {
 
 // place puts a layer's files above what is in tree, as hard links.
 type place struct {
+	ctx          context.Context
+	left         counter // entries
 	files, bytes int64
 }
 
+// next counts an entry, and says whether to go on.
+func (p *place) next(name string) error {
+	if err := context.Cause(p.ctx); err != nil {
+		return err
+	}
+	if !p.left.take(1) {
+		return tooMany(name)
+	}
+	return nil
+}
+
 // removeFrom takes away what a layer says is gone.
-func removeFrom(tree int, removed []removal) error {
+func (p *place) removeFrom(tree int, removed []removal) error {
 	for _, r := range removed {
+		if err := p.next(r.path); err != nil {
+			return err
+		}
 		dir := r.path
 		if !r.opaque {
 			dir = path.Dir(r.path)
@@ -116,6 +133,9 @@ func (p *place) put(from, to int) error {
 }
 
 func (p *place) one(from, to int, name string) error {
+	if err := p.next(name); err != nil {
+		return err
+	}
 	var st, there unix.Stat_t
 	if err := unix.Fstatat(from, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return err
