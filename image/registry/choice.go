@@ -8,8 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -24,6 +28,7 @@ const (
 	maxNested   = 2 // indexes in indexes
 	maxListed   = 1000
 	maxLayers   = 1000
+	maxArriving = 1 << 44 // bytes of all layers as they come: sums of them do not wrap
 )
 
 // choice is the one image of all that lie somewhere.
@@ -33,6 +38,27 @@ type choice struct {
 	names    []string // digests by which it was found, outermost first
 	archived bool     // it has no manifest, and its layers no digests but their diff ids
 	expected string   // ID that an archive claims; "" is none
+	layout   string   // directory of an OCI image layout; "" is none
+}
+
+// fits refuses what a descriptor leads to before it is read: go-containerregistry reads all of it, where the size is negative without bound, and
+// in a layout whatever the size is.
+func (c *choice) fits(what string, d *v1.Descriptor, most int64) error {
+	if d.Size < 0 {
+		return fmt.Errorf("%s %s is said to have %d bytes", what, d.Digest, d.Size)
+	}
+	size := d.Size
+	if c.layout != "" {
+		info, err := os.Stat(filepath.Join(c.layout, "blobs", d.Digest.Algorithm, d.Digest.Hex))
+		if err != nil {
+			return err
+		}
+		size = max(size, info.Size())
+	}
+	if size > most {
+		return fmt.Errorf("%s %s has %d bytes, more than %d", what, d.Digest, size, most)
+	}
+	return nil
 }
 
 // fromIndex looks for this platform's image.
@@ -94,8 +120,8 @@ func (n *noPlatform) Error() string {
 
 // descend follows one descriptor of an index, after holding what it leads to against it.
 func (c *choice) descend(index v1.ImageIndex, d v1.Descriptor, depth int) (err error) {
-	if d.Size > maxManifest {
-		return fmt.Errorf("manifest %s has %d bytes, more than %d", d.Digest, d.Size, maxManifest)
+	if err := c.fits("manifest", &d, maxManifest); err != nil {
+		return err
 	}
 	var raw []byte
 	switch {
@@ -130,6 +156,9 @@ func (c *choice) platform() (*v1.Platform, error) {
 	return v1.ParsePlatform(c.o.Platform)
 }
 
+// platformText is what a platform's name may hold; people are shown it.
+var platformText = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9._/-]{0,100}$`) })
+
 // satisfies compares as registries do: what is not wanted explicitly may be anything.
 func satisfies(has, wanted *v1.Platform) bool {
 	return has.OS == wanted.OS && has.Architecture == wanted.Architecture && (wanted.Variant == "" || has.Variant == wanted.Variant)
@@ -137,7 +166,7 @@ func satisfies(has, wanted *v1.Platform) bool {
 
 func matches(what string, text []byte, digest string, size int64) error {
 	sum := sha256.Sum256(text)
-	if got := "sha256:" + hex.EncodeToString(sum[:]); got != digest || size >= 0 && size != int64(len(text)) {
+	if got := "sha256:" + hex.EncodeToString(sum[:]); got != digest || size != int64(len(text)) {
 		return fmt.Errorf("its %s is %s with %d bytes, and not %s with %d", what, got, len(text), digest, size)
 	}
 	return nil
@@ -213,6 +242,9 @@ func (c *choice) read() (*image.Image, []unpack.Source, error) {
 		return nil, nil, err
 	}
 	is := &v1.Platform{OS: file.OS, Architecture: file.Architecture, Variant: file.Variant}
+	if !platformText().MatchString(is.String()) {
+		return nil, nil, fmt.Errorf("its configuration is for %q, which is the name of no platform", is)
+	}
 	if is.OS != "" && !satisfies(is, &v1.Platform{OS: wanted.OS, Architecture: wanted.Architecture}) {
 		return nil, nil, &noPlatform{wanted.String(), []string{is.String()}}
 	}
@@ -246,8 +278,8 @@ func (c *choice) config() (text []byte, digest string, err error) {
 	if kind := manifest.Config.MediaType; kind != types.OCIConfigJSON && kind != types.DockerConfigJSON {
 		return nil, "", fmt.Errorf("its configuration has media type %q: it is something else than an image", kind)
 	}
-	if manifest.Config.Size > maxConfig {
-		return nil, "", fmt.Errorf("its configuration has %d bytes, more than %d", manifest.Config.Size, maxConfig)
+	if err := c.fits("configuration", &manifest.Config, maxConfig); err != nil {
+		return nil, "", err
 	}
 	if text, err = c.image.RawConfigFile(); err != nil {
 		return nil, "", err

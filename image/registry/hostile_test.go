@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -8,10 +9,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
 
 	"skillbox/image"
 	"skillbox/image/unpack"
@@ -44,11 +48,11 @@ func (l written) write(name string, text []byte) {
 
 // said is what a layout says of its one image; the zero value is the truth.
 type said struct {
-	layerType, layerDigest, configType, configDigest, diffID, manifestType, manifestDigest, manifestMore, platform string
-	layerSize, configSize, manifestSize                                                                            int
-	raw                                                                                                            []byte // the layer as it is stored
-	overwrite                                                                                                      string // "layer", "config" or "manifest": the blob is not what it is named by
-	nested                                                                                                         int
+	layerType, layerDigest, configType, configDigest, diffID, manifestType, manifestDigest, manifestMore, platform, variant string
+	layerSize, configSize, manifestSize                                                                                     int
+	raw                                                                                                                     []byte // the layer as it is stored
+	overwrite                                                                                                               string // "layer", "config" or "manifest": the blob is not what it is named by
+	nested                                                                                                                  int
 }
 
 func or[T comparable](v, otherwise T) T {
@@ -96,7 +100,7 @@ func (s said) write(t *testing.T) string {
 	sum := sha256.Sum256(text)
 	layerDigest, layerSize := l.blob(s.raw)
 	os_, arch, _ := strings.Cut(or(s.platform, image.Platform()), "/")
-	config := fmt.Appendf(nil, `{"os":%q,"architecture":%q,"rootfs":{"type":"layers","diff_ids":[%q]}}`, os_, arch, or(s.diffID, "sha256:"+hex.EncodeToString(sum[:])))
+	config := fmt.Appendf(nil, `{"os":%q,"architecture":%q,"variant":"%s","rootfs":{"type":"layers","diff_ids":[%q]}}`, os_, arch, s.variant, or(s.diffID, "sha256:"+hex.EncodeToString(sum[:])))
 	configDigest, configSize := l.blob(config)
 	manifest := fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":%q,"digest":%q,"size":%d},"layers":[{"mediaType":%q,"digest":%q,"size":%d}]%s}`,
 		oci+"manifest.v1+json", or(s.configType, oci+"config.v1+json"), or(s.configDigest, configDigest), or(s.configSize, configSize),
@@ -159,6 +163,13 @@ func TestALayoutThatLiesIsRefused(t *testing.T) {
 		"a manifest that is nothing":             {said{manifestType: "application/vnd.example"}, "no image's"},
 		"another machine's":                      {said{platform: "linux/s390x"}, "linux/s390x"},
 		"another system's":                       {said{platform: "windows/amd64"}, "windows/amd64"},
+		"a configuration of no size":             {said{configSize: -1}, "is said to have -1 bytes"},
+		"a manifest of no size":                  {said{manifestSize: -1}, "is said to have -1 bytes"},
+		"an index of no size":                    {said{manifestSize: -1, nested: 1}, "is said to have -1 bytes"},
+		"a layer of no size":                     {said{layerSize: -1}, "with -1 bytes"},
+		"a layer of all sizes":                   {said{layerSize: 1<<63 - 1}, "all may have"},
+		"a variant of a platform":                {said{variant: "v8"}, ""},
+		"a variant that a terminal obeys":        {said{variant: `\u001b[2J`}, "is the name of no platform"},
 		"a bomb":                                 {said{raw: zipped(t, make([]byte, 80<<20))}, "--max-ratio"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,5 +190,116 @@ func TestALayoutThatLiesIsRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestALayoutsLargeFilesAreNotRead(t *testing.T) {
+	dir := said{}.write(t)
+	blobs, err := filepath.Glob(filepath.Join(dir, "blobs/sha256/*"))
+	if err != nil || len(blobs) != 3 {
+		t.Fatal(blobs, err)
+	}
+	for _, name := range append(blobs, filepath.Join(dir, "index.json")) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.HasPrefix(text, []byte("\x1f\x8b")) {
+			continue // the layer comes as a stream
+		}
+		if err := os.Truncate(name, maxConfig+1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Import(context.Background(), newStore(t), "oci:"+dir, Options{}); err == nil || !strings.Contains(err.Error(), "more than") {
+			t.Errorf("%.40s: %v", text, err)
+		}
+		if err := os.WriteFile(name, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// endless is a registry whose image's configuration has no end.
+type endless struct {
+	t        *testing.T
+	manifest []byte
+	asked    []string
+}
+
+func (e *endless) RoundTrip(r *http.Request) (*http.Response, error) {
+	e.asked = append(e.asked, r.URL.Path)
+	said := &http.Response{StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Request: r, ContentLength: -1}
+	switch {
+	case strings.Contains(r.URL.Path, "/manifests/"):
+		said.Header.Set("Content-Type", oci+"manifest.v1+json")
+		said.Body = io.NopCloser(bytes.NewReader(e.manifest))
+	case strings.Contains(r.URL.Path, "/blobs/"):
+		// Without end for whoever reads; the test's machine is spared.
+		said.Body = io.NopCloser(io.LimitReader(spaces{}, 64<<20))
+	default:
+		said.Body = http.NoBody
+	}
+	return said, nil
+}
+
+type spaces struct{}
+
+func (spaces) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+func TestARegistrysConfigurationWithoutSizeIsNotAskedFor(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0", 64)
+	e := &endless{t: t, manifest: fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":%q,"digest":%q,"size":-1},"layers":[]}`, oci+"manifest.v1+json", oci+"config.v1+json", digest)}
+	_, err := Pull(context.Background(), newStore(t), "example.com/endless:1", Options{Client: e, Keychain: authn.NewMultiKeychain()})
+	if err == nil || !strings.Contains(err.Error(), "is said to have -1 bytes") {
+		t.Error(err)
+	}
+	for _, path := range e.asked {
+		if strings.Contains(path, "/blobs/") {
+			t.Errorf("asked for %s", path)
+		}
+	}
+}
+
+func TestAnArchivesConfigurationIsBounded(t *testing.T) {
+	name := strings.Repeat("0", 64) + ".json"
+	for what, c := range map[string]struct {
+		entries []*tar.Header
+		refused string
+	}{
+		"a huge one":             {[]*tar.Header{{Name: name, Typeflag: tar.TypeReg, Size: maxConfig + 1}}, "more than"},
+		"a huge one by its path": {[]*tar.Header{{Name: "./x/../" + name, Typeflag: tar.TypeReg, Size: maxConfig + 1}}, "more than"},
+		"a link to a huge one":   {[]*tar.Header{{Name: name, Typeflag: tar.TypeSymlink, Linkname: "huge"}, {Name: "huge", Typeflag: tar.TypeReg, Size: maxConfig + 1}}, "no plain file"},
+		"a hard link to one":     {[]*tar.Header{{Name: "huge", Typeflag: tar.TypeReg, Size: maxConfig + 1}, {Name: name, Typeflag: tar.TypeLink, Linkname: "huge"}}, "no plain file"},
+	} {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		manifest := fmt.Appendf(nil, `[{"Config":%q,"Layers":[]}]`, name)
+		for _, h := range append([]*tar.Header{{Name: "manifest.json", Typeflag: tar.TypeReg, Size: int64(len(manifest))}}, c.entries...) {
+			content := manifest
+			if h.Name != "manifest.json" {
+				content = make([]byte, h.Size)
+			}
+			if err := w.WriteHeader(h); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Write(content); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "image.tar")
+		if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Import(context.Background(), newStore(t), "docker-archive:"+file, Options{}); err == nil || !strings.Contains(err.Error(), c.refused) {
+			t.Errorf("%s: %v, want %q in it", what, err, c.refused)
+		}
 	}
 }

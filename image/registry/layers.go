@@ -46,6 +46,7 @@ func (c *choice) sources(file *v1.ConfigFile) ([]unpack.Source, error) {
 		descriptors = manifest.Layers
 	}
 	var sources []unpack.Source
+	var arriving int64
 	for i, layer := range layers {
 		id := ids[i].String()
 		if !image.IsDigest(id) {
@@ -59,15 +60,14 @@ func (c *choice) sources(file *v1.ConfigFile) ([]unpack.Source, error) {
 		if _, known := compressions[d.MediaType]; !known {
 			return nil, fmt.Errorf("layer %d has media type %q, which no image that can be run here has", i+1, d.MediaType)
 		}
-		if d.Size < 0 || !image.IsDigest(d.Digest.String()) {
-			return nil, fmt.Errorf("layer %d is named %q with %d bytes", i+1, d.Digest, d.Size)
+		if d.Size < 0 || d.Size > maxArriving-arriving || !image.IsDigest(d.Digest.String()) {
+			return nil, fmt.Errorf("layer %d is named %q with %d bytes; all may have %d", i+1, d.Digest, d.Size, int64(maxArriving))
 		}
-		if c.o.Progress != nil {
-			c.o.Progress.Total.Add(d.Size)
-		}
+		arriving += d.Size
 		sources = append(sources, unpack.Source{DiffID: id, Open: func(context.Context) (*unpack.Stream, error) { return c.stream(layer, d) }})
 	}
 	if c.o.Progress != nil {
+		c.o.Progress.Total.Add(arriving)
 		c.o.Progress.Layers.Store(int64(len(sources)))
 	}
 	return sources, nil

@@ -4,10 +4,14 @@
 package registry
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -204,6 +208,14 @@ func (c *choice) fromLayout(dir string) error {
 	if err != nil {
 		return err
 	}
+	info, err := os.Stat(filepath.Join(dir, "index.json"))
+	if err != nil {
+		return err
+	}
+	if info.Size() > maxManifest {
+		return fmt.Errorf("index.json has %d bytes, more than %d", info.Size(), maxManifest)
+	}
+	c.layout = dir
 	index, err := root.ImageIndex()
 	if err != nil {
 		return err
@@ -238,7 +250,45 @@ func (c *choice) fromArchive(file string) error {
 		}
 		tag = &parsed
 	}
+	if err := boundConfigs(file); err != nil {
+		return err
+	}
 	c.archived, c.expected = true, id
 	c.image, err = tarball.ImageFromPath(file, tag)
 	return err
+}
+
+// boundConfigs looks at the configurations that an archive's manifest.json names (which image.CheckArchive has bounded) before
+// go-containerregistry reads one whole. It follows links in archives, which nobody makes of a configuration.
+func boundConfigs(file string) error {
+	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(file) })
+	if err != nil {
+		return err
+	}
+	configs := map[string]bool{}
+	for _, d := range manifest {
+		configs[path.Clean(d.Config)] = true
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	archive := tar.NewReader(f) // skips what lies between by seeking
+	for {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch {
+		case !configs[path.Clean(h.Name)]:
+		case h.Typeflag != tar.TypeReg:
+			return fmt.Errorf("its configuration %q is no plain file", h.Name)
+		case h.Size > maxConfig:
+			return fmt.Errorf("its configuration %q has %d bytes, more than %d", h.Name, h.Size, maxConfig)
+		}
+	}
 }
