@@ -36,10 +36,10 @@ const barWidth = 30
 
 // bar is one line of at most 80 columns.
 func bar(done, total, ready, layers int64) string {
-	if total == 0 {
+	if total <= 0 {
 		return "looking for the image"
 	}
-	full := int(min(done, total) * barWidth / total)
+	full := max(0, min(barWidth, int(float64(done)/float64(total)*barWidth)))
 	return fmt.Sprintf("[%s%s] %s of %s, %d of %d layers", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), size(done), size(total), ready, layers)
 }
 

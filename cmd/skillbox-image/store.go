@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 	"skillbox/image"
 )
@@ -33,7 +34,7 @@ func listCommand(s *store) *cobra.Command {
 			w := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 			fmt.Fprintln(w, "NAME\tDIGEST\tSIZE\tPLATFORM")
 			for _, i := range images {
-				fmt.Fprintf(w, "%s\t%.19s\t%s\t%s\n", i.Ref, i.Digest, size(i.Size), i.Platform)
+				fmt.Fprintf(w, "%s\t%.19s\t%s\t%s\n", cli.Visible(i.Ref), i.Digest, size(i.Size), cli.Visible(i.Platform))
 			}
 			return w.Flush()
 		},
