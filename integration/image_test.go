@@ -245,6 +245,30 @@ sys.stdin.read()
 	}
 }
 
+func TestABundleAppearsAtAnotherPathOfAnImage(t *testing.T) {
+	asRootAndRootless(t, func(t *testing.T, m mode) {
+		_, env := m.images(t)
+		img := imageOf(t, v1.Config{Entrypoint: []string{"/opt/tool/bin/tool", "look"}}, layerOf(t, probeFile(t, "opt/tool/bin/tool"),
+			file{name: "opt/there/theirs", content: "theirs"}, file{name: "home/ada", target: "/opt"}, file{name: "srv/skills/me/theirs", content: "theirs"}))
+		m.image(t, env, 0, "import", "--name", "example.com/machine:1", "docker-archive:"+m.archiveOf(t, img))
+		bundle := filepath.Dir(m.file(t, "data", "the bundle's"))
+		for _, bundleIs := range []string{"read-only", "copy-on-write"} {
+			for _, at := range []string{"/opt/there/me", "/srv/skills/me", "/home/ada/skills/me", "/root/me", "/new/place", "/home/skill/.claude/skills/me"} {
+				c := call{
+					mode: m, env: env, bundle: bundle, flags: []string{"--mount-at", at}, words: []string{at + "/data", "/skill/data", "/opt/there/theirs", at + "/theirs"},
+					policy: "version: 1\nrootfs: {base: \"image:example.com/machine:1\", bundle: " + bundleIs + "}\n",
+				}
+				got := lookedOf(t, c.run(t))
+				for path, want := range map[string]string{at + "/data": "the bundle's", "/skill/data": "the bundle's", "/opt/there/theirs": "theirs", at + "/theirs": "ENOENT"} {
+					if !strings.HasSuffix(got.Paths[path], want) {
+						t.Errorf("%s, %s: %s is %q", at, bundleIs, path, got.Paths[path])
+					}
+				}
+			}
+		}
+	})
+}
+
 func TestAPolicysFilesAppearInAnImage(t *testing.T) {
 	asRootAndRootless(t, func(t *testing.T, m mode) {
 		_, env := m.images(t)

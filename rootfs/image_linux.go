@@ -96,6 +96,9 @@ func openDirectory(s Source) (int, error) {
 // skeleton makes the upper layer: mount points, the box's own links, and what of /etc has to be the box's.
 func (t *Tree) skeleton(s *Spec, own, lower int) error {
 	dirs := []string{"proc", "dev", "run", "tmp", "etc", "var", "skill", HomeDir, OutputDir, s.Bundle.Path}
+	if s.BundleAt != "" && !strings.HasPrefix(s.BundleAt, HomeDir+"/") { // the home is the skill's, and made later
+		dirs = append(dirs, s.BundleAt)
+	}
 	for _, d := range dirs {
 		if _, err := t.point(own, d, false); err != nil {
 			return err
