@@ -18,6 +18,7 @@ type asked struct {
 	policy object
 	places map[string][2]int
 	egress bool
+	source bool
 }
 
 func newAsked(file, skill string) *asked {
@@ -54,6 +55,12 @@ func (a *asked) value(group, key string, v any, t text) {
 func (a *asked) command(words []string, t text) {
 	a.policy["command"] = words
 	a.note("command", t)
+}
+
+// bundle says that the manifest names the directory that is shown as the bundle, which makes it a path of the host's like others.
+func (a *asked) bundle(t text) {
+	a.source = true
+	a.note("bundle", t)
 }
 
 func (a *asked) bind(list, host, at string, t text) {
@@ -115,5 +122,5 @@ func (a *asked) manifest() (helper.Manifest, error) {
 		}
 		b.WriteRune(c)
 	}
-	return helper.Manifest{File: a.file, Policy: b.Bytes(), Places: a.places, Egress: a.egress}, nil
+	return helper.Manifest{File: a.file, Policy: b.Bytes(), Places: a.places, Egress: a.egress, Bundle: a.source}, nil
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -21,7 +22,10 @@ func world(env map[string]string) Host {
 			if strings.Contains(path, "gone") {
 				return Found{}, errors.New(path + ": no such file or directory")
 			}
-			return Found{Path: path, Dir: true}, nil
+			if target, ok := strings.CutPrefix(path, "/m/to"); ok {
+				path = cmp.Or(target, "/")
+			}
+			return Found{Path: path, Dir: !strings.HasSuffix(path, ".txt"), File: strings.HasSuffix(path, ".txt")}, nil
 		},
 	}
 }
@@ -42,7 +46,7 @@ func below(t *testing.T, r *Run, operator string) *policy.Policy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := policy.Manifest{File: r.Manifest.File, Text: r.Manifest.Policy, Places: r.Manifest.Places, Egress: r.Manifest.Egress}
+	m := manifestOf(r)
 	p, err := m.Below(o)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, r.Manifest.Policy)
@@ -78,6 +82,53 @@ extra_args = ["--pids-limit=9"]
 		`{"File":"m.toml","Line":11,"Column":10},{"File":"m.toml","Line":8,"Column":41},{"File":"policy.yaml","Line":5,"Column":19}]`
 	if err != nil || string(got) != want {
 		t.Errorf("%v: got\n%s, want\n%s", err, got, want)
+	}
+}
+
+// refused is what a run of the manifest is refused for, here or below the operator's policy.
+func refused(t *testing.T, text, operator string, env map[string]string) string {
+	t.Helper()
+	r, err := resolve(text, "s", env, "tool")
+	if err != nil {
+		return err.Error()
+	}
+	o, err := policy.Parse("policy.yaml", []byte("version: 1\n"+operator))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := manifestOf(r)
+	if _, err := m.Below(o); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// manifestOf is what skillboxd makes of a run.
+func manifestOf(r *Run) policy.Manifest {
+	m := policy.Manifest{File: r.Manifest.File, Text: r.Manifest.Policy, Places: r.Manifest.Places, Egress: r.Manifest.Egress}
+	if r.Manifest.Bundle {
+		m.Bundle = r.Bundle
+	}
+	return m
+}
+
+const native = "[skills.s]\nruntime = \"native\"\nsource = \""
+
+func TestTheSourceOfANativeSkillIsHeldToWhatVolumesAre(t *testing.T) {
+	for source, why := range map[string]string{
+		"./.ssh": ".ssh holds credentials", "/etc": "accounts, keys", "/etc/ssl": "accounts, keys", "/": "the whole host", "to/": "it leads to /, and it is the whole host", "to/home/me": "caller's home",
+		"/home": "caller's home", "/home/other": "a whole home directory", "/root": "the home of root", "/proc/self": "the host's processes", "/home/me/.aws/x": ".aws holds credentials",
+		"/var/lib/skillbox": "skillbox's own state", "/home/me/.config/skillbox": "skillbox's own state", "/run/user/1000": "sockets of the host's services", "/tmp": "files and sockets of other programs",
+		"gone": "no such file", "a.txt": "not a directory",
+	} {
+		if got := refused(t, native+source+"\"\n", "", nil); !strings.Contains(got, "m.toml:3:10: ") || !strings.Contains(got, why) {
+			t.Errorf("%s: %q, want %s", source, got, why)
+		}
+	}
+	for _, source := range []string{"skill", "./", "/srv/skill", "/home/me/skill"} {
+		if got := refused(t, native+source+"\"\n", "", nil); got != "" {
+			t.Errorf("%s: %s", source, got)
+		}
 	}
 }
 
@@ -175,7 +226,7 @@ func FuzzManifest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := policy.Manifest{File: r.Manifest.File, Text: r.Manifest.Policy, Places: r.Manifest.Places, Egress: r.Manifest.Egress}
+		m := manifestOf(r)
 		p, err := m.Below(operator)
 		if err != nil {
 			var errs policy.Errors

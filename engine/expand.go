@@ -89,7 +89,7 @@ func (r *resolving) path(t text) (string, error) {
 func (r *resolving) real(t text, path string) (Found, error) {
 	found, err := r.Real(path)
 	if err != nil {
-		return found, t.fail(err.Error(), "it must be there: nothing is made for a volume")
+		return found, t.fail(err.Error(), "it must be there: nothing is made for a skill")
 	}
 	if why := r.forbidden(found); why != "" {
 		if found.Path != path {

@@ -22,14 +22,15 @@ func (r *resolving) native() error {
 	case !filepath.IsAbs(dir):
 		dir = filepath.Join(r.Dir, dir)
 	}
-	found, err := r.Real(dir)
+	found, err := r.real(source, dir)
 	if err != nil {
-		return source.fail(err.Error(), "")
+		return err
 	}
 	if !found.Dir {
 		return source.fail(found.Path+" is not a directory", "")
 	}
 	r.run.Bundle = found.Path
+	r.asked.bundle(source)
 	if len(r.call.Words) == 0 {
 		return source.fail("no tool is named", "name it after --: skillbox exec --manifest FILE SKILL -- TOOL ARGUMENTS")
 	}

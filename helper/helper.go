@@ -132,6 +132,7 @@ type Manifest struct {
 	Policy json.RawMessage   `json:"policy"`
 	Places map[string][2]int `json:"places,omitempty"`
 	Egress bool              `json:"egress,omitempty"`
+	Bundle bool              `json:"bundle,omitempty"` // it names the bundle's directory too
 }
 
 // Publish asks for a port of the box at a socket that the caller has made.

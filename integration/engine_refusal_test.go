@@ -220,6 +220,47 @@ func TestAVolumeOverWhatIsNotTheSkillsIsRefused(t *testing.T) {
 	})
 }
 
+// A native skill's directory is shown as its bundle, and is a path of the host's as those of volumes are.
+func TestASourceOverWhatIsNotTheSkillsIsRefused(t *testing.T) {
+	asRootAndRootless(t, func(t *testing.T, m mode) {
+		w := &engineWorld{mode: m, dir: m.dir(t)}
+		at := func(name string) string { return filepath.Join(w.dir, name) }
+		for _, dir := range []string{"ok", "home", "home/.ssh", "home/ok", "engine"} {
+			if err := os.Mkdir(at(dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			m.own(t, at(dir))
+		}
+		m.write(t, at("home/.ssh/id"), "PRIVATE KEY", 0o600)
+		for name, target := range map[string]string{"keys": "home/.ssh", "root": "/", "conf": "ok/../keys"} {
+			if err := os.Symlink(target, at(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		listenAt(t, at("engine/docker.sock"))
+		w.env = []string{"HOME=" + at("home")}
+		list := func(source string) *helper.Result {
+			m.write(t, at(".skill-engine.toml"), "[skills.ls]\nruntime = \"native\"\nsource = \""+source+"\"\n", 0o644)
+			return w.exec(t, "--json", "--manifest", at(".skill-engine.toml"), "ls", "--", "/skill")
+		}
+		for source, why := range map[string]string{
+			"./home/.ssh": ".ssh holds credentials", at("home/.ssh"): ".ssh holds credentials", "ok/../home//.ssh/": ".ssh holds credentials", "keys": ".ssh holds credentials", "conf": ".ssh holds credentials",
+			"/etc": "may not be shown", "/usr/../etc": "may not be shown", "/etc/ssl": "may not be shown", "/": "the whole host", "root": "the whole host", "root/etc": "may not be shown", "/proc/self": "may not be shown",
+			"/tmp": "may not be shown", "/var/log": "may not be shown", "home": "caller's home", ".": "caller's home", "engine": "door to a service", "gone": "no such file",
+		} {
+			r := list(source)
+			if r.ExitCode != helper.CodeFailed || r.Error == nil || r.Stdout != "" || !strings.Contains(r.Error.Error(), ".skill-engine.toml:3:10: ") || !strings.Contains(r.Error.Error(), why) {
+				t.Errorf("%s: %d, %v: %q; want %s", source, r.ExitCode, r.Error, r.Stdout, why)
+			}
+		}
+		for _, source := range []string{"ok", "home/ok"} {
+			if r := list(source); r.ExitCode != 0 {
+				t.Errorf("%s: %d, %v", source, r.ExitCode, r.Error)
+			}
+		}
+	})
+}
+
 // The operator's policy is above the manifest, and so is the host's.
 func TestAManifestStaysBelowThePolicy(t *testing.T) {
 	asRootAndRootless(t, func(t *testing.T, m mode) {

@@ -14,6 +14,7 @@ type Manifest struct {
 	Text   []byte            // a policy that nobody wrote as it stands: where in it something stands means nothing
 	Places map[string][2]int // line and column in File, by field of the policy
 	Egress bool              // it asks for a network, without saying to where: the operator says that
+	Bundle string            // the host's directory that it has shown as the bundle, without links; "" is none, or somebody else's word
 }
 
 // Below returns the operator's policy with what the manifest asks for in its
@@ -117,6 +118,11 @@ func (m *Manifest) alone(operator, asked *Policy) (errs Errors) {
 	refuse := func(field, message, hint string) {
 		at := m.place(field)
 		errs = append(errs, &Error{File: at.File, Line: at.Line, Column: at.Column, Field: field, Message: message, Hint: hint})
+	}
+	if m.Bundle != "" {
+		if why, _ := hostRisk(m.Bundle); why != "" {
+			refuse("bundle", show(m.Bundle)+" may not be shown to a skill: "+why, "name a directory of the skill's own")
+		}
 	}
 	if m.Egress && len(operator.Network.Egress) == 0 {
 		refuse("network.egress", "a network is asked for, and no policy says what may be reached", "name it in the file of --policy: network: {egress: [{domains: [api.example.com]}]}")

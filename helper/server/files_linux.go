@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skillbox/helper"
+	"skillbox/rootfs"
 )
 
 // files are a request's descriptors by role; each is the server's to close.
@@ -29,6 +30,15 @@ type files struct {
 
 	all   []int
 	owned map[int]*os.File // those of all that an os.File holds, by number
+}
+
+// from is where the bundle is on the host, by the descriptor: a name may have come to mean something else since it was looked at.
+func (f *files) from() (string, error) {
+	if f.original != "" {
+		return f.original, nil
+	}
+	at, err := rootfs.SourceOf(int(f.bundle.Fd()))
+	return at.Path, err
 }
 
 // sort assigns the descriptors to their roles. What a role needs is checked on the descriptor: a caller may pass anything.

@@ -143,6 +143,11 @@ func judge(h *sandbox.Host, r *helper.Request, f *files, s *said, look func() (*
 	signed, within := operator.Digest(), operator.Timeout
 	if m := r.Manifest; m != nil {
 		below := policy.Manifest{File: m.File, Text: m.Policy, Places: m.Places, Egress: m.Egress}
+		if m.Bundle {
+			if below.Bundle, err = f.from(); err != nil {
+				return nil, err
+			}
+		}
 		if operator, err = below.Below(operator); err != nil {
 			return nil, err
 		}
