@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -19,10 +20,11 @@ type asked struct {
 	places map[string][2]int
 	egress bool
 	source bool
+	uses   map[string][]string // the caller's variables whose values come in, by what of the box they are part of
 }
 
 func newAsked(file, skill string) *asked {
-	a := &asked{file: file, policy: object{"version": 1}, places: map[string][2]int{}}
+	a := &asked{file: file, policy: object{"version": 1}, places: map[string][2]int{}, uses: map[string][]string{}}
 	if label(skill) {
 		a.policy["name"] = skill
 	}
@@ -83,7 +85,7 @@ func (a *asked) set(name, value string, t text) {
 	a.note("env.set."+name, t)
 }
 
-func (a *asked) pass(name string, t text) {
+func (a *asked) pass(name string, used []string, t text) {
 	env := a.group("env")
 	if values, ok := env["set"].(object); ok {
 		delete(values, name)
@@ -92,9 +94,19 @@ func (a *asked) pass(name string, t text) {
 	names, _ := env["pass"].([]string)
 	env["pass"] = append(names, name)
 	a.note("env.pass."+name, t)
+	a.use("env."+name, slices.DeleteFunc(used, func(u string) bool { return u == name }), t) // its own is passed, and judged as such
+}
+
+// use says that values of the caller's variables are part of something that the skill sees.
+func (a *asked) use(of string, variables []string, t text) {
+	a.uses[of] = variables
+	for _, name := range variables {
+		a.note("uses."+name, t)
+	}
 }
 
 func (a *asked) unpass(name string) {
+	delete(a.uses, "env."+name)
 	env := a.group("env")
 	if names, ok := env["pass"].([]string); ok {
 		env["pass"] = slices.DeleteFunc(names, func(n string) bool { return n == name })
@@ -107,6 +119,8 @@ func (a *asked) manifest() (helper.Manifest, error) {
 	for i, name := range names {
 		a.places[fmt.Sprintf("env.pass[%d]", i)] = a.places["env.pass."+name]
 	}
+	uses := slices.Concat(slices.Collect(maps.Values(a.uses))...)
+	slices.Sort(uses)
 	if len(a.group("env")) == 0 {
 		delete(a.policy, "env")
 	}
@@ -122,5 +136,5 @@ func (a *asked) manifest() (helper.Manifest, error) {
 		}
 		b.WriteRune(c)
 	}
-	return helper.Manifest{File: a.file, Policy: b.Bytes(), Places: a.places, Egress: a.egress, Bundle: a.source}, nil
+	return helper.Manifest{File: a.file, Policy: b.Bytes(), Places: a.places, Egress: a.egress, Bundle: a.source, Uses: slices.Compact(uses)}, nil
 }

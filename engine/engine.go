@@ -193,7 +193,7 @@ func (r *resolving) variables() error {
 
 // setVariable gives the skill a variable. One whose value is the caller's travels with the call, as other values of the caller's do.
 func (r *resolving) setVariable(name string, t text) error {
-	value, expanded, err := r.expand(t)
+	value, used, err := r.expand(t)
 	if err != nil {
 		return err
 	}
@@ -203,8 +203,8 @@ func (r *resolving) setVariable(name string, t text) error {
 	if strings.ContainsRune(value, 0) {
 		return t.fail("a NUL character cannot be passed to a program", "")
 	}
-	if expanded {
-		r.asked.pass(name, t)
+	if len(used) > 0 {
+		r.asked.pass(name, used, t)
 		if r.run.Env == nil {
 			r.run.Env = map[string]string{}
 		}

@@ -105,11 +105,55 @@ func refused(t *testing.T, text, operator string, env map[string]string) string 
 
 // manifestOf is what skillboxd makes of a run.
 func manifestOf(r *Run) policy.Manifest {
-	m := policy.Manifest{File: r.Manifest.File, Text: r.Manifest.Policy, Places: r.Manifest.Places, Egress: r.Manifest.Egress}
+	m := policy.Manifest{File: r.Manifest.File, Text: r.Manifest.Policy, Places: r.Manifest.Places, Egress: r.Manifest.Egress, Uses: r.Manifest.Uses}
 	if r.Manifest.Bundle {
 		m.Bundle = r.Bundle
 	}
 	return m
+}
+
+func TestAValueOfTheCallersNeedsAGrantByItsOwnName(t *testing.T) {
+	env := map[string]string{"SECRET": "s3cr3t", "REGION": "eu", "DIR": "/srv/d"}
+	image := func(lines string) string { return head + "image = \"a\"\n" + lines + "\n" }
+	const pass = "env: {pass: [REGION, A, SKILL_A]}\n"
+	for name, text := range map[string]string{
+		"renamed": image(`environment = ["REGION=${SECRET}"]`), "within a text": image(`environment = ["A=x${REGION}y${SECRET}z"]`), "with a default": image(`environment = ["A=${SECRET:-d}"]`),
+		"demanded": image(`environment = ["A=${SECRET:?m}"]`), "an argument": image(`extra_args = ["-e", "A=${SECRET}"]`), "an argument's own": image(`extra_args = ["--env=A=${SECRET}"]`),
+		"of the instance": image("[skills.s.instances.default]\nenv.A = \"${SECRET}\""), "of the defaults": "[defaults]\nenv.A = \"${SECRET}\"\n" + image(""),
+		"configuration": image("[skills.s.instances.default]\nconfig.a = \"${SECRET}\""), "a native skill's": native + "x\"\n[skills.s.instances.default]\nenv.A = \"${SECRET}\"\n",
+		"a path of the box": image(`volumes = ["/srv/a:/data/${SECRET}"]`), "another path of the box": image(`volumes = ["${DIR}:/data/${SECRET}"]`), "the last word": image(`environment = ["A=a", "A=${SECRET}"]`),
+		"beside one that is passed": image(`environment = ["REGION", "A=${REGION}", "SKILL_A=${SECRET}"]`),
+	} {
+		got := refused(t, text, pass, env)
+		if !strings.HasPrefix(got, "m.toml:") || !strings.Contains(got, `env.pass: the value of "SECRET" is not passed`) || !strings.Contains(got, "policy.yaml:2:") || strings.Contains(got, "s3cr3t") {
+			t.Errorf("%s: %q", name, got)
+		}
+		// Without a word of the operator's on variables the manifest's holds.
+		if got := refused(t, text, "", env); got != "" {
+			t.Errorf("%s: without env.pass refused: %s", name, got)
+		}
+		r, err := resolve(text, "s", env, "tool")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ceiling, err := policy.ParseCeiling("host.yaml", []byte("version: 1\n"+pass))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := manifestOf(r)
+		if err := m.Within([]*policy.Policy{policy.Default(), ceiling.Policy}); err == nil || !strings.Contains(err.Error(), "host.yaml:2:") {
+			t.Errorf("%s below a ceiling: %v", name, err)
+		}
+	}
+	for name, text := range map[string]string{
+		"its own name": image(`environment = ["REGION", "A=${REGION}"]`), "not set": image(`environment = ["B=${UNSET:-d}"]`), "not the last word": image(`environment = ["B=${SECRET}", "B=b"]`),
+		"a path of the host": image(`volumes = ["${DIR}/x:/data", "${SKILL_WORKDIR}:/w"]`), "by its own path": image(`volumes = ["${DIR}/x:${DIR}/x"]`),
+		"allowed paths": native + "x\"\n[skills.s.instances.default]\ncapabilities.allowed_paths = [\"${DIR}\"]\n",
+	} {
+		if got := refused(t, text, pass, env); got != "" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
 }
 
 const native = "[skills.s]\nruntime = \"native\"\nsource = \""

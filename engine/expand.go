@@ -5,34 +5,38 @@ import (
 	"strings"
 )
 
-// expand puts the caller's variables in: ${V} must be set, ${V:-d} is d where it is not, and ${V:?m} then says m. The second answer is
-// whether a value of the caller's came in.
-func (r *resolving) expand(t text) (string, bool, error) {
+// expand puts the caller's variables in: ${V} must be set, ${V:-d} is d where it is not, and ${V:?m} then says m. The second answer
+// names the variables whose value came in.
+func (r *resolving) expand(t text) (string, []string, error) {
 	var out strings.Builder
-	rest, callers := t.text, false
+	var used []string
+	rest := t.text
 	for {
 		before, after, found := strings.Cut(rest, "${")
 		out.WriteString(before)
 		if !found {
-			return out.String(), callers, nil
+			return out.String(), used, nil
 		}
 		expression, more, closed := strings.Cut(after, "}")
 		if !closed {
-			return "", false, t.fail("${ is not closed by }", "")
+			return "", nil, t.fail("${ is not closed by }", "")
 		}
-		value, own, err := r.value(t, expression)
+		value, name, err := r.value(t, expression)
 		if err != nil {
-			return "", false, err
+			return "", nil, err
+		}
+		if name != "" {
+			used = append(used, name)
 		}
 		out.WriteString(value)
-		callers, rest = callers || own, more
+		rest = more
 	}
 }
 
-// value is what one ${…} comes to.
-func (r *resolving) value(t text, expression string) (value string, callers bool, err error) {
+// value is what one ${…} comes to, and the variable whose value that is, "" for none.
+func (r *resolving) value(t text, expression string) (value, used string, err error) {
 	if strings.Contains(expression, "${") {
-		return "", false, t.fail(fmt.Sprintf("${%s}: a variable within another's default is not expanded", expression), "write the default out")
+		return "", "", t.fail(fmt.Sprintf("${%s}: a variable within another's default is not expanded", expression), "write the default out")
 	}
 	name, fallback, optional := strings.Cut(expression, ":-")
 	message, demanding := "", false
@@ -40,18 +44,18 @@ func (r *resolving) value(t text, expression string) (value string, callers bool
 		name, message, demanding = strings.Cut(expression, ":?")
 	}
 	if !variableName(name) {
-		return "", false, t.fail(fmt.Sprintf("${%s} is not a variable", expression), "${NAME}, ${NAME:-default} and ${NAME:?message} are")
+		return "", "", t.fail(fmt.Sprintf("${%s} is not a variable", expression), "${NAME}, ${NAME:-default} and ${NAME:?message} are")
 	}
 	value, set := r.Env(name)
 	switch {
 	case set:
-		return value, true, nil
+		return value, name, nil
 	case optional:
-		return fallback, false, nil
+		return fallback, "", nil
 	case demanding:
-		return "", false, t.fail(fmt.Sprintf("%s is not set: %s", name, message), "")
+		return "", "", t.fail(fmt.Sprintf("%s is not set: %s", name, message), "")
 	}
-	return "", false, t.fail(name+" is not set", fmt.Sprintf("set it, or write ${%s:-default}", name))
+	return "", "", t.fail(name+" is not set", fmt.Sprintf("set it, or write ${%s:-default}", name))
 }
 
 // plain expands what is one word for somebody else: a colon, a comma or a line break that a variable brings would be read as more than

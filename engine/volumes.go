@@ -54,6 +54,13 @@ func (r *resolving) volume(t text) error {
 	if !path.IsAbs(at) {
 		return t.fail(fmt.Sprintf("%q is not an absolute path", at), "")
 	}
+	if path.Clean(at) != path.Clean(host) { // by its own path a volume tells no more than that it is there
+		_, used, err := r.expand(of)
+		if err != nil {
+			return err
+		}
+		r.asked.use("path."+at, used, t)
+	}
 	found, err := r.real(t, host)
 	if err != nil {
 		return err

@@ -133,6 +133,7 @@ type Manifest struct {
 	Places map[string][2]int `json:"places,omitempty"`
 	Egress bool              `json:"egress,omitempty"`
 	Bundle bool              `json:"bundle,omitempty"` // it names the bundle's directory too
+	Uses   []string          `json:"uses,omitempty"`
 }
 
 // Publish asks for a port of the box at a socket that the caller has made.

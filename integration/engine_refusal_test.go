@@ -261,6 +261,32 @@ func TestASourceOverWhatIsNotTheSkillsIsRefused(t *testing.T) {
 	})
 }
 
+// What the policy lets be passed is a variable, not a name under which any other comes in.
+func TestAVariableUnderAnothersNameIsRefused(t *testing.T) {
+	asRootAndRootless(t, func(t *testing.T, m mode) {
+		w := newEngineWorld(t, m)
+		w.env = append(w.env, "KEY=s3cr3t", "REGION=eu")
+		const policy = "version: 1\nenv: {pass: [REGION, SKILL_REGION]}\n"
+		for _, lines := range []string{
+			`environment = ["REGION=${KEY}"]`, `environment = ["REGION=${REGION}-${KEY}"]`, `environment = ["REGION=${KEY:-d}"]`, `extra_args = ["-eREGION=${KEY}"]`, `volumes = ["${SKILL_WORKDIR}:/data/${KEY}"]`,
+			"[skills.s.instances.default]\nenv.REGION = \"${KEY}\"", "[skills.s.instances.default]\nconfig.region = \"${KEY}\"", "[defaults]\nenv.REGION = \"${KEY}\"",
+		} {
+			w.refuses(t, lines, policy, `env.pass: the value of "KEY" is not passed`)
+			if r := w.engine(t, dockerSkill("entrypoint = \"ffmpeg\"\n"+lines), "", "s", "--", "look", "/data"); r.ExitCode != 0 {
+				t.Errorf("%s: refused where nobody says what may be passed: %v", lines, r.Error)
+			}
+		}
+		got := lookedOf(t, w.engine(t, dockerSkill("entrypoint = \"ffmpeg\"\n"+`environment = ["REGION", "SKILL_REGION=${REGION}"]`), policy, "s", "--", "look"))
+		if text := strings.Join(got.Env, " "); !strings.Contains(text, " REGION=eu") || !strings.Contains(text, "SKILL_REGION=eu") {
+			t.Errorf("what the policy passes is not there: %s", text)
+		}
+		if os.Getuid() == 0 {
+			hostSays(t, "env: {pass: [REGION]}\n")
+			w.refuses(t, `environment = ["REGION=${KEY}"]`, "", `env.pass: the value of "KEY" is not passed`)
+		}
+	})
+}
+
 // The operator's policy is above the manifest, and so is the host's.
 func TestAManifestStaysBelowThePolicy(t *testing.T) {
 	asRootAndRootless(t, func(t *testing.T, m mode) {

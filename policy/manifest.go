@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ type Manifest struct {
 	Text   []byte            // a policy that nobody wrote as it stands: where in it something stands means nothing
 	Places map[string][2]int // line and column in File, by field of the policy
 	Egress bool              // it asks for a network, without saying to where: the operator says that
+	Uses   []string          // the caller's variables whose values it gives the skill under other names, or as part of something
 	Bundle string            // the host's directory that it has shown as the bundle, without links; "" is none, or somebody else's word
 }
 
@@ -43,7 +46,7 @@ func (m *Manifest) Below(operator *Policy) (*Policy, error) {
 	}
 	out := operator.clone()
 	m.take(out, asked)
-	errs := m.alone(operator, asked)
+	errs := append(m.alone(operator, asked), m.beyond(operator)...)
 	ceiling := operator.clone()
 	maps.DeleteFunc(ceiling.positions, func(field string, _ Position) bool {
 		return field == "command" || field == "env.set" || strings.HasPrefix(field, "env.set.")
@@ -58,6 +61,39 @@ func (m *Manifest) Below(operator *Policy) (*Policy, error) {
 		return nil, errs
 	}
 	return g.Policy, nil
+}
+
+// Within refuses values of the caller's variables that a ceiling does not let
+// be passed: what Grant sees are the names that the skill has for them. An
+// error is an Errors.
+func (m *Manifest) Within(ceilings []*Policy) error {
+	for _, ceiling := range ceilings {
+		if errs := m.beyond(ceiling); len(errs) > 0 {
+			errs.sort()
+			return errs
+		}
+	}
+	return nil
+}
+
+// beyond is which of the caller's variables are used and not named by the limit's env.pass, where it has one.
+func (m *Manifest) beyond(limit *Policy) (errs Errors) {
+	const pass = "env.pass"
+	if !limit.Named(pass) {
+		return nil
+	}
+	permitted := cmp.Or(strings.Join(limit.Env.Pass, ", "), nothing)
+	for _, name := range m.Uses {
+		if slices.Contains(limit.Env.Pass, name) {
+			continue
+		}
+		at := m.place("uses." + name)
+		errs = append(errs, &Error{
+			File: at.File, Line: at.Line, Column: at.Column, Field: pass,
+			Message: "the value of " + show(name) + " is not passed, by whatever name", Hint: fmt.Sprintf("%s permits %s", limit.Position(pass), permitted),
+		})
+	}
+	return errs
 }
 
 // place is where the field stands in the manifest, or what holds it.

@@ -141,8 +141,9 @@ func judge(h *sandbox.Host, r *helper.Request, f *files, s *said, look func() (*
 	}
 	// What a signature covers is the policy as it was signed, and nothing that comes by a manifest or a flag.
 	signed, within := operator.Digest(), operator.Timeout
+	var below *policy.Manifest
 	if m := r.Manifest; m != nil {
-		below := policy.Manifest{File: m.File, Text: m.Policy, Places: m.Places, Egress: m.Egress}
+		below = &policy.Manifest{File: m.File, Text: m.Policy, Places: m.Places, Egress: m.Egress, Uses: m.Uses}
 		if m.Bundle {
 			if below.Bundle, err = f.from(); err != nil {
 				return nil, err
@@ -158,6 +159,11 @@ func judge(h *sandbox.Host, r *helper.Request, f *files, s *said, look func() (*
 	limits, err := d.believe(r, s, ceilings, trust.Subject{Statement: trust.Statement{Policy: signed}, Beyond: beyond(operator, signed, within)}, look)
 	if err != nil {
 		return nil, err
+	}
+	if below != nil {
+		if err := below.Within(limits); err != nil {
+			return nil, d.floored(err)
+		}
 	}
 	if d.granted, err = policy.GrantAll(limits, operator, declared); err != nil {
 		return nil, d.floored(err)
