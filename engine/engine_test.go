@@ -112,6 +112,25 @@ func manifestOf(r *Run) policy.Manifest {
 	return m
 }
 
+func TestANativeSkillMayNotWriteTheHostsSystem(t *testing.T) {
+	allowed := func(path string) string {
+		return native + "x\"\n[skills.s.instances.default]\ncapabilities.allowed_paths = [\"" + path + "\"]\n"
+	}
+	for _, path := range append(slices.Clone(kept), "/usr/bin", "/usr/share/x", "to/opt", "/m/to/nix") {
+		if got := refused(t, allowed(path), "", nil); !strings.Contains(got, "m.toml:5:") || !strings.Contains(got, "is the host's system") {
+			t.Errorf("%s: %q", path, got)
+		}
+		if got := refused(t, head+"image = \"a\"\nvolumes = [\""+strings.Replace(path, "to/", "/m/to/", 1)+":/data\"]\n", "", nil); got == "" {
+			t.Errorf("%s as a volume", path)
+		}
+	}
+	for _, path := range []string{"/srv/mine", "/opt/mine", "/mnt/mine", "data"} {
+		if got := refused(t, allowed(path), "", nil); got != "" {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
+
 func TestAValueOfTheCallersNeedsAGrantByItsOwnName(t *testing.T) {
 	env := map[string]string{"SECRET": "s3cr3t", "REGION": "eu", "DIR": "/srv/d"}
 	image := func(lines string) string { return head + "image = \"a\"\n" + lines + "\n" }

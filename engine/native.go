@@ -82,6 +82,9 @@ func (r *resolving) allowedPaths() error {
 			r.warn(a.text, "%s is the sandbox's own, empty and thrown away", p)
 			continue
 		}
+		if system(p) {
+			return a.fail(p+ofSystem, "name a directory of the skill's own; programs of the host's /usr are there anyway")
+		}
 		at := p
 		if slices.ContainsFunc(taken, func(place string) bool { return beneath(place, p) }) {
 			at = path.Join("/data", path.Base(p))

@@ -10,6 +10,13 @@ import (
 // kept are directories of the host's system, which may be looked at and not written.
 var kept = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot", "/opt", "/srv", "/mnt", "/media", "/snap", "/nix"}
 
+// system says of a path of the host's that it may not be shown to be written.
+func system(p string) bool {
+	return slices.Contains(kept, p) || beneath("/usr", p) && !beneath("/usr/local", p)
+}
+
+const ofSystem = " is the host's system, which a skill may not change"
+
 // volumes are paths of the host's, each shown at a path of the box. What a variable brings cannot begin another part of a volume.
 func (r *resolving) volumes(c *docker) error {
 	for _, t := range c.volumes {
@@ -68,8 +75,8 @@ func (r *resolving) volume(t text) error {
 	if err := r.mayShow(t, found); err != nil {
 		return err
 	}
-	if list == "write" && slices.Contains(kept, found.Path) || list == "write" && beneath("/usr", found.Path) && !beneath("/usr/local", found.Path) {
-		return t.fail(found.Path+" is the host's system, which a skill may not change", "add :ro, or name a directory of the skill's own")
+	if list == "write" && system(found.Path) {
+		return t.fail(found.Path+ofSystem, "add :ro, or name a directory of the skill's own")
 	}
 	r.asked.bind(list, found.Path, path.Clean(at), t)
 	return nil

@@ -261,6 +261,29 @@ func TestASourceOverWhatIsNotTheSkillsIsRefused(t *testing.T) {
 	})
 }
 
+// A native skill writes what its instance names, which is not the host's system.
+func TestANativeSkillMayNotWriteTheHostsSystem(t *testing.T) {
+	m := modes()[0]
+	w := &engineWorld{mode: m, dir: m.dir(t)}
+	if err := os.Mkdir(filepath.Join(w.dir, "skill"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/opt", filepath.Join(w.dir, "mine")); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(w.dir, ".skill-engine.toml")
+	for _, path := range []string{"/opt", "/srv", "/mnt", "/media", "/snap", "/nix", "/boot", "/usr", "/usr/share", "/opt/../srv/", "mine"} {
+		if _, err := os.Stat(path); filepath.IsAbs(path) && err != nil {
+			continue // not on this machine
+		}
+		m.write(t, file, "[skills.sh]\nruntime = \"native\"\nsource = \"skill\"\n[skills.sh.instances.default]\ncapabilities.allowed_paths = [\""+path+"\"]\n", 0o644)
+		r := w.exec(t, "--json", "--manifest", file, "sh", "--", "-c", "touch "+path+"/.skillbox-made; rm "+path+"/.skillbox-made && echo written")
+		if r.ExitCode != helper.CodeFailed || r.Error == nil || strings.Contains(r.Stdout, "written") || !strings.Contains(r.Error.Error(), ".skill-engine.toml:5:") {
+			t.Errorf("%s: %d, %v: %s", path, r.ExitCode, r.Error, r.Stdout)
+		}
+	}
+}
+
 // What the policy lets be passed is a variable, not a name under which any other comes in.
 func TestAVariableUnderAnothersNameIsRefused(t *testing.T) {
 	asRootAndRootless(t, func(t *testing.T, m mode) {
