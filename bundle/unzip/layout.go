@@ -168,7 +168,7 @@ func (p place) after(archive io.ReaderAt, limit int64) (int64, error) {
 	switch {
 	case n == 16 && is == d:
 		return at + 16, nil
-	case n >= 12 && bytes.Equal(is[:12], d[4:]): // the mark is optional
+	case n >= 12 && bytes.Equal(is[:12], d[4:]) && p.Method != zip.Store: // the mark is optional, but for those who have to search for it
 		return at + 12, nil
 	}
 	return 0, refuse(p.Name, "pack it again", "is described in two ways, behind its data and in the directory")

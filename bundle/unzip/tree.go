@@ -108,6 +108,9 @@ func write(ctx context.Context, files []*zip.File, dir *os.Root) error {
 			return fmt.Errorf("unzip: %w", err)
 		}
 		if isDir(f.Name) {
+			if err := checkEmpty(f); err != nil {
+				return err
+			}
 			continue
 		}
 		if err := writeFile(ctx, f, dir, name); err != nil {

@@ -91,6 +91,7 @@ func Extract(ctx context.Context, archive io.ReaderAt, size int64, dir *os.Root,
 	if err != nil {
 		return faulty("", err)
 	}
+	z.RegisterDecompressor(zip.Deflate, inflate)
 	if err := checkLayout(archive, z.File, end); err != nil {
 		return err
 	}
@@ -140,6 +141,9 @@ func judgeEntry(f *zip.File, limits Limits) error {
 		return refuse(f.Name, "pack it with deflate, which every zip program can", "is packed by method %d, and only stored and deflated entries are read", f.Method)
 	case f.Method == zip.Store && size != packed:
 		return refuse(f.Name, "", "is stored and yet of two sizes, %d and %d bytes", packed, size)
+	case f.Method == zip.Store && f.Flags&flagDescriptor != 0 && size > 0: // empty ones are Info-ZIP's in a pipe, see place.after
+		return refuse(f.Name, "pack it with deflate, or into a file instead of a pipe",
+			"is stored without a size before its data, so that each program has to guess where it ends")
 	case size > ratioFrom && size/uint64(limits.Ratio) > packed:
 		return refuse(f.Name, "", "grows from %d to %d bytes, more than %d times", packed, size, limits.Ratio)
 	}
@@ -187,6 +191,8 @@ func faulty(entry string, err error) error {
 	switch {
 	case errors.As(err, &path):
 		return fmt.Errorf("unzip: %w", err)
+	case errors.Is(err, errRest):
+		return refuse(entry, "pack it again", "has more packed data than its content takes, which some programs would read as further entries")
 	case errors.Is(err, zip.ErrChecksum):
 		return refuse(entry, "send it again", "does not have the checksum that it says")
 	case errors.Is(err, zip.ErrFormat), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):

@@ -109,6 +109,7 @@ func TestWhatZipProgramsMakeIsUnpacked(t *testing.T) {
 	for _, one := range []struct{ name, needs, script string }{
 		{"zip", "zip", `zip -qr "$1" skill`},
 		{"zip into a pipe", "zip", `zip -qr - skill >"$1"`},
+		{"zip into a true pipe", "zip", `zip -qr - skill | cat >"$1"`},
 		{"zip, stored", "zip", `zip -q0r "$1" skill`},
 		{"zip, twice", "zip", `zip -qr "$1" skill/SKILL.md && zip -qr "$1" skill`},
 		{"python", "/usr/bin/python3", `/usr/bin/python3 -m zipfile -c "$1" skill`},

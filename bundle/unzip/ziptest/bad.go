@@ -23,7 +23,7 @@ func file(name string) Entry { return Entry{Name: name, Data: []byte("echo\n")} 
 // All are archives of every kind that must be refused.
 func All() []Bad {
 	var all []Bad
-	for _, of := range [][]Bad{names(), kinds(), sizes(), twice(), layouts(), whole()} {
+	for _, of := range [][]Bad{names(), kinds(), sizes(), twice(), layouts(), smuggled(), whole()} {
 		all = append(all, of...)
 	}
 	return all
@@ -145,6 +145,34 @@ func layouts() []Bad {
 		one("another name in Unicode", Entry{Name: "x", Data: []byte("a"), Extra: Renamed("x", "../x")}, "x", "another name in Unicode"),
 		one("another size behind the data", described("PK\x07\x08\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00"), "x", "in two ways"),
 		one("nothing behind the data", described(""), "x", "in two ways"),
+	}
+}
+
+// smuggled are archives in which an entry's packed data holds another entry: a program that reads from the beginning finds it where the first
+// one's deflate stream ends.
+func smuggled() []Bad {
+	within := func(e Entry) Entry {
+		var packed bytes.Buffer
+		put(&packed, Deflate(e.Data), descriptor(e))
+		evil := Entry{Name: "scripts/evil.py", Data: []byte("import os\n"), Flags: 8, Later: true}
+		evil.Descriptor = descriptor(evil)
+		evil.fill()
+		evil.local(&packed)
+		e.Method, e.Flags, e.Later, e.Packed = 8, 8, true, packed.Bytes()
+		e.Descriptor = descriptor(e)
+		return e
+	}
+	plain := Entry{Name: "x", Data: []byte("a"), Method: 8, Packed: append(Deflate([]byte("a")), "junk"...)}
+	stored := Entry{Name: "x", Data: []byte("a"), Flags: 8, Packed: []byte("a")}
+	stored.Descriptor = descriptor(stored)
+	empty := Entry{Name: "x", Flags: 8, Packed: []byte{}, Descriptor: make([]byte, 12)}
+	return []Bad{
+		one("an entry within another's data", within(file("x")), "x", "read as further entries"),
+		one("an entry within a directory's data", within(Entry{Name: "d/"}), "d/", "read as further entries"),
+		one("something behind the packed data", plain, "x", "read as further entries"),
+		one("a directory whose data is no packed data", Entry{Name: "d/", Method: 8, Packed: []byte("\xff\xff")}, "d/", "damaged"),
+		one("an empty stored file without the mark of its end", empty, "x", "in two ways"),
+		one("a stored file that has its size behind it", stored, "x", "has to guess where it ends"),
 	}
 }
 

@@ -24,6 +24,7 @@ type Entry struct {
 	LocalMethod uint16
 	LocalSum    uint32
 	Extra       []byte // in both headers
+	Later       bool   // sizes and checksum before the data are zero, as programs write them that do not know them yet
 	Descriptor  []byte // behind the data, as it is
 	Hide        bool   // not in the directory
 	Only        bool   // only in the directory: at the place of the entry before it
@@ -99,7 +100,11 @@ func (e *Entry) fill() {
 }
 
 func (e *Entry) local(out *bytes.Buffer) {
-	put(out, []byte("PK\x03\x04"), uint16(20), e.Flags, e.LocalMethod, uint32(0x5b770000), e.LocalSum, uint32(len(e.Packed)), e.Declare,
+	sum, packed, size := e.LocalSum, uint32(len(e.Packed)), e.Declare
+	if e.Later {
+		sum, packed, size = 0, 0, 0
+	}
+	put(out, []byte("PK\x03\x04"), uint16(20), e.Flags, e.LocalMethod, uint32(0x5b770000), sum, packed, size,
 		uint16(len(e.LocalName)), uint16(len(e.Extra)), []byte(e.LocalName), e.Extra, e.Packed, e.Descriptor)
 }
 
@@ -107,6 +112,14 @@ func (e *Entry) directory(out *bytes.Buffer, at int) {
 	const unix = 3 << 8
 	put(out, []byte("PK\x01\x02"), uint16(unix|20), uint16(20), e.Flags, e.Method, uint32(0x5b770000), e.Sum, uint32(len(e.Packed)), e.Declare,
 		uint16(len(e.Name)), uint16(len(e.Extra)), uint16(0), uint16(0), uint16(0), e.Mode<<16, uint32(at), []byte(e.Name), e.Extra)
+}
+
+// descriptor is what follows the data of an entry with flag 8 (APPNOTE.TXT 4.3.9).
+func descriptor(e Entry) []byte {
+	e.fill()
+	var out bytes.Buffer
+	put(&out, []byte("PK\x07\x08"), e.Sum, uint32(len(e.Packed)), e.Declare)
+	return out.Bytes()
 }
 
 // put writes numbers in the order of a zip, the lowest byte first.
