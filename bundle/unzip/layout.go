@@ -121,7 +121,7 @@ func (p place) check(archive io.ReaderAt, at, limit int64) (next int64, err erro
 	word := func(i int) uint16 { return binary.LittleEndian.Uint16(h[i:]) }
 	long := func(i int) uint32 { return binary.LittleEndian.Uint32(h[i:]) }
 	rest := make([]byte, int(word(26))+int(word(28)))
-	if !bytes.Equal(h[:4], localMark) || at+localLen+int64(len(rest)) != p.data || p.CompressedSize64 > uint64(limit-min(p.data, limit)) {
+	if !bytes.Equal(h[:4], localMark) || at+localLen+int64(len(rest)) != p.data || p.data > limit || p.CompressedSize64 > uint64(limit-p.data) {
 		return 0, p.displaced()
 	}
 	if _, err := archive.ReadAt(rest, at+localLen); err != nil {

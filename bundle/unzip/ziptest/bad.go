@@ -144,6 +144,7 @@ func layouts() []Bad {
 		one("another method before the data", Entry{Name: "x", Data: []byte("a"), LocalMethod: 12}, "x", "in two ways"),
 		one("another name in Unicode", Entry{Name: "x", Data: []byte("a"), Extra: Renamed("x", "../x")}, "x", "another name in Unicode"),
 		one("another size behind the data", described("PK\x07\x08\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00"), "x", "in two ways"),
+		one("a header that reaches beyond the end", Entry{Name: "x", Packed: []byte{}, LocalExtra: 0xffff}, "x", "overlaps"),
 		one("nothing behind the data", described(""), "x", "in two ways"),
 	}
 }

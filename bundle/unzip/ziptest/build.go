@@ -24,6 +24,7 @@ type Entry struct {
 	LocalMethod uint16
 	LocalSum    uint32
 	Extra       []byte // in both headers
+	LocalExtra  uint16 // the length of the extra ones that the header before the data says
 	Later       bool   // sizes and checksum before the data are zero, as programs write them that do not know them yet
 	Descriptor  []byte // behind the data, as it is
 	Hide        bool   // not in the directory
@@ -105,7 +106,7 @@ func (e *Entry) local(out *bytes.Buffer) {
 		sum, packed, size = 0, 0, 0
 	}
 	put(out, []byte("PK\x03\x04"), uint16(20), e.Flags, e.LocalMethod, uint32(0x5b770000), sum, packed, size,
-		uint16(len(e.LocalName)), uint16(len(e.Extra)), []byte(e.LocalName), e.Extra, e.Packed, e.Descriptor)
+		uint16(len(e.LocalName)), max(e.LocalExtra, uint16(len(e.Extra))), []byte(e.LocalName), e.Extra, e.Packed, e.Descriptor)
 }
 
 func (e *Entry) directory(out *bytes.Buffer, at int) {
