@@ -6,6 +6,7 @@
 package observe
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -23,7 +24,7 @@ type Box struct {
 	Init     int    // its pid, here
 	Program  string // that becomes the opener
 	UID, GID int    // the skill's, here
-	Own      string // a path below which init has its own, and a skill nothing that it could start
+	Own      string // a path below init's program, which is no directory: nothing is there to be started
 	Confined bool   // it has no network but its own loopback
 }
 
@@ -37,6 +38,9 @@ type Seen struct {
 const (
 	maxWaiting = 4096  // different records that nobody has taken yet
 	maxSeen    = 20000 // of one call of the skill
+	// The same in bytes of what they say: a skill chooses how long its words are.
+	maxWaitingBytes = 8 << 20
+	maxSeenBytes    = 16 << 20
 	// maxConnecting is how many connections may be on their way at a time; more are left to the kernel.
 	maxConnecting = 32
 )
@@ -48,15 +52,17 @@ type Observer struct {
 	helper  *opener.Opener
 	failure error
 
-	mu         sync.Mutex
-	waiting    []Seen
-	index      map[string]int // of what waits, by what it says
-	seen       int            // since Restart
-	dropped    uint64
-	full       chan struct{} // has an element when much waits
-	connecting map[int]bool  // descriptors
-	closed     bool
-	failed     error
+	mu      sync.Mutex
+	waiting []Seen
+	index   map[string]int // of what waits, by what it says
+	seen    int            // since Restart
+	dropped uint64
+	// Bytes of what waits, and since Restart.
+	waitingBytes, seenBytes int
+	full                    chan struct{} // has an element when much waits
+	connecting              map[int]bool  // descriptors
+	closed                  bool
+	failed                  error
 }
 
 // New makes one, for a box whose init lives in all its namespaces. Close it before the supervisor, which may wait for it.
@@ -105,7 +111,7 @@ func (o *Observer) Take() []Seen {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	all := o.waiting
-	o.waiting = nil
+	o.waiting, o.waitingBytes = nil, 0
 	clear(o.index)
 	return all
 }
@@ -114,7 +120,7 @@ func (o *Observer) Take() []Seen {
 func (o *Observer) Restart() (dropped uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	dropped, o.dropped, o.seen = o.dropped, 0, 0
+	dropped, o.dropped, o.seen, o.seenBytes = o.dropped, 0, 0, 0
 	return dropped
 }
 
@@ -127,21 +133,24 @@ func (o *Observer) Err() error {
 
 // note remembers. What says the same as one that waits is counted there.
 func (o *Observer) note(d audit.Detail) {
-	key := fmt.Sprint(d)
+	key := fmt.Sprintf("%#v", d) // with words in quotes: what differs only by where one word ends is not the same
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if i, there := o.index[key]; there {
 		o.waiting[i].Detail = again(o.waiting[i].Detail)
 		return
 	}
-	if len(o.waiting) >= maxWaiting || o.seen >= maxSeen {
+	if len(o.waiting) >= maxWaiting || o.seen >= maxSeen || o.waitingBytes+len(key) > maxWaitingBytes || o.seenBytes+len(key) > maxSeenBytes {
 		o.dropped++
 		return
 	}
+	was := o.waitingBytes
 	o.seen++
+	o.waitingBytes += len(key)
+	o.seenBytes += len(key)
 	o.index[key] = len(o.waiting)
 	o.waiting = append(o.waiting, Seen{Time: time.Now(), Detail: d})
-	if len(o.waiting) == maxWaiting/2 {
+	if len(o.waiting) == maxWaiting/2 || was < maxWaitingBytes/2 && o.waitingBytes >= maxWaitingBytes/2 {
 		select {
 		case o.full <- struct{}{}:
 		default:
@@ -181,8 +190,8 @@ func (o *Observer) fail(err error) {
 // Watch implements seccomp.Watcher.
 func (o *Observer) Watch(n *seccomp.Notification) seccomp.Answer {
 	p, err := look(n.PID)
-	if err != nil { // it is gone
-		return seccomp.Continue()
+	if err != nil {
+		return o.unknown(n, err)
 	}
 	if p.group == o.box.Init {
 		return seccomp.Continue() // ours
@@ -192,6 +201,16 @@ func (o *Observer) Watch(n *seccomp.Notification) seccomp.Answer {
 		return handle(c)
 	}
 	return c.other()
+}
+
+// unknown answers a call of whose caller nothing could be read. One that is gone needs no answer; one that waits still must not go on
+// unseen.
+func (o *Observer) unknown(n *seccomp.Notification, err error) seccomp.Answer {
+	if (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH)) && !n.Valid() {
+		return seccomp.Continue()
+	}
+	o.fail(fmt.Errorf("observe: %s of thread %d: %w", n.Name, n.PID, err))
+	return seccomp.Fail(unix.EIO)
 }
 
 // call is one watched call.

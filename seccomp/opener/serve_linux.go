@@ -247,7 +247,18 @@ func (s *skill) path(fd int) string {
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSuffix(string(buffer[:n]), " (deleted)")
+	text := string(buffer[:n])
+	name, deleted := strings.CutSuffix(text, " (deleted)")
+	if deleted && s.at(text, fd) { // its name ends so
+		return text
+	}
+	return name
+}
+
+// at says whether that path leads to an open file.
+func (s *skill) at(path string, fd int) bool {
+	var there, is unix.Stat_t
+	return unix.Lstat(path, &there) == nil && unix.Fstat(fd, &is) == nil && there.Dev == is.Dev && there.Ino == is.Ino
 }
 
 // ordinary says of an open file that it is the same whoever opens it: a file or a directory, and none of /proc, where "self" is another
