@@ -5,7 +5,9 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,5 +34,89 @@ func TestNoProgramStartsUnseenByInitsOwnPath(t *testing.T) {
 			}
 		}
 		t.Logf("%d attempts ran, %d are told", len(ran), len(told))
+	})
+}
+
+// What is told of a change is the file that was changed, whatever links lead there.
+func TestChangesAreToldWhereTheyWereMade(t *testing.T) {
+	const script = `import os
+os.umask(0)
+os.makedirs('/tmp/there/in'); os.makedirs('/tmp/here'); os.chdir('/tmp/here'); os.symlink('/tmp/there/in', 'l')
+for f in ('victim', 'old', 'm', 't', 'c', 'h', 'odd (deleted)'): open('/tmp/there/' + f, 'w').close()
+os.unlink('l/../victim'); os.rename('/tmp/here/l/../old', 'l/new'); os.mkdir('/tmp/here/l/d/'); os.rmdir('l/d')
+os.symlink('../m', 'l/m'); os.chmod('l/m', 0o640)
+os.symlink('t', '/tmp/there/t2'); os.truncate('l/../t2', 5)
+os.link('l/../h', 'l/h2'); os.mkfifo('l/fifo')
+os.symlink('/tmp/there/c', 'l/c'); d = os.open('l', os.O_RDONLY); os.chmod('c', 0o600, dir_fd=d); os.unlink('c', dir_fd=d)
+import ctypes; assert ctypes.CDLL(None).linkat(-100, b'/tmp/here/l/m', -100, b'/tmp/here/m3', 0x400) == 0 # AT_SYMLINK_FOLLOW
+try: os.unlink('l/../nothing')
+except FileNotFoundError: pass
+try: os.rmdir('l/..')
+except OSError as e: assert e.errno == 39
+open('l/../odd (deleted)', 'a').close()
+print(os.stat('/tmp/there/m').st_mode & 0o777 == 0o640, os.stat('/tmp/there/t').st_size, os.path.samefile('m3', '/tmp/there/m'), sorted(os.listdir('/tmp/there')))`
+	inEachMode(t, func(t *testing.T, m mode) {
+		r := call{mode: m, policy: observing, words: []string{"/usr/bin/python3", "-S", "-c", script}}.run(t)
+		if want := "True 5 True ['c', 'h', 'in', 'm', 'odd (deleted)', 't', 't2']"; strings.TrimSpace(r.Stdout) != want {
+			t.Fatalf("%s: %s %s", r.Verdict, r.Stdout, r.Stderr)
+		}
+		told := map[string]bool{}
+		for _, f := range seen[audit.File](recorded(t, m, r.ID)) {
+			if strings.HasPrefix(f.Path, "/tmp") && f.Op != "open" {
+				told[strings.TrimSpace(fmt.Sprint(f.Op, " ", f.Path, " ", f.To, " ", f.Error, f.Claimed))] = true
+			}
+		}
+		for _, want := range []string{
+			"remove /tmp/there/victim  []", "rename /tmp/there/old /tmp/there/in/new []", "directory /tmp/there/in/d  []", "remove /tmp/there/in/d  []",
+			"link /tmp/there/in/m ../m []", "mode /tmp/there/m  []", "write /tmp/there/t  []", "link /tmp/there/h /tmp/there/in/h2 []",
+			"create /tmp/there/in/fifo  []", "mode /tmp/there/c  []", "remove /tmp/there/in/c  []", "link /tmp/there/m /tmp/here/m3 []",
+			"remove /tmp/there/nothing  ENOENT[]", "remove /tmp/here/l/..  ENOTEMPTY[]", "create /tmp/there/odd (deleted)  []",
+		} {
+			if !told[want] {
+				t.Errorf("no %q", want)
+			}
+		}
+		if t.Failed() {
+			t.Log(strings.Join(slices.Sorted(maps.Keys(told)), "\n"))
+		}
+	})
+}
+
+// A directory that another thread exchanges while a file of it is removed does not make the record say another file than is gone.
+func TestARemovalThatRacesIsToldAsItWas(t *testing.T) {
+	const script = `import json, os, sys, threading
+n = int(sys.argv[1])
+for d in 'ab':
+    os.mkdir('/tmp/' + d)
+    for i in range(n): os.close(os.open('/tmp/%s/f%d' % (d, i), os.O_CREAT))
+os.symlink('a', '/tmp/s')
+done = False
+def exchange():
+    while not done:
+        for d in 'ba':
+            os.symlink(d, '/tmp/s2'); os.rename('/tmp/s2', '/tmp/s')
+other = threading.Thread(target=exchange); other.start()
+for i in range(n): os.unlink('/tmp/s/f%d' % i)
+done = True; other.join()
+print(json.dumps(['/tmp/%s/f%d' % (d, i) for d in 'ab' for i in range(n) if not os.path.exists('/tmp/%s/f%d' % (d, i))]))`
+	inEachMode(t, func(t *testing.T, m mode) {
+		r := call{mode: m, policy: observing, flags: slow(30 * time.Second), words: []string{"/usr/bin/python3", "-S", "-c", script, fmt.Sprint(load(500))}}.run(t)
+		var gone, told []string
+		if err := json.Unmarshal([]byte(r.Stdout), &gone); err != nil {
+			t.Fatalf("%v: %s %s %s", err, r.Verdict, r.Stdout, r.Stderr)
+		}
+		for _, f := range seen[audit.File](recorded(t, m, r.ID)) {
+			if f.Op == "remove" {
+				told = append(told, f.Path)
+				if len(f.Claimed) > 0 {
+					t.Errorf("%+v", f)
+				}
+			}
+		}
+		slices.Sort(gone)
+		slices.Sort(told)
+		if len(gone) < 2 || !slices.Equal(gone, told) {
+			t.Errorf("%d are gone, %d told: %.1000s", len(gone), len(told), differ(strings.Join(gone, "\n"), strings.Join(told, "\n")))
+		}
 	})
 }

@@ -33,6 +33,7 @@ func (c *call) exec(dir, argument, argv, flags int) seccomp.Answer {
 	record.Argv = c.words(c.n.Args[argv])
 	record.Verdict = audit.Allowed
 	n, errno := c.named(dir, argument)
+	defer n.close()
 	switch {
 	case errno != 0:
 		return seccomp.Fail(errno)
@@ -42,7 +43,7 @@ func (c *call) exec(dir, argument, argv, flags int) seccomp.Answer {
 			// there now: so this is what the kernel would say, and the kernel does not look again.
 			return seccomp.Fail(unix.ENOTDIR)
 		}
-		record.Path = c.absolute(n)
+		record.Path = n.asked()
 		request := &opener.Request{Op: opener.Check, First: n.text}
 		if flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
 			request.Flags = unix.O_NOFOLLOW
@@ -55,7 +56,7 @@ func (c *call) exec(dir, argument, argv, flags int) seccomp.Answer {
 			record.Outcome = result(unix.Errno(reply.Errno), "filesystem")
 		}
 	case flags&unix.AT_EMPTY_PATH != 0: // an open file: fexecve(3)
-		record.Path = c.where(n.dir)
+		record.Path = n.at
 	default:
 		return seccomp.Fail(unix.ENOENT)
 	}

@@ -3,6 +3,7 @@ package observe
 import (
 	"errors"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,29 +16,46 @@ import (
 
 // name is a path that a call names, as it was read once.
 type name struct {
-	text string
-	dir  string // what it is relative to, as a link in the caller's /proc: cwd or fd/N; "" for an absolute one
+	text  string
+	below bool   // it is relative
+	dir   int    // what it is relative to, as a descriptor of ours, or -1
+	at    string // where that is, as the box sees it; "" where nobody can say
 }
 
-// named reads a path. One that cannot be read fails with the kernel's error here and now: were the call let go on, another thread could
-// put the path there meanwhile, and nobody would have seen it.
+// named reads a path; close the name. One that cannot be read fails with the kernel's error here and now: were the call let go on, another
+// thread could put the path there meanwhile, and nobody would have seen it.
 func (c *call) named(dir, argument int) (n name, errno unix.Errno) {
+	n.dir = -1
 	n.text, errno = readText(c.n.PID, c.n.Args[argument], opener.MaxPath)
-	if !strings.HasPrefix(n.text, "/") {
-		n.dir = "cwd"
-		if dir >= 0 && c.arg(dir) != unix.AT_FDCWD {
-			n.dir = "fd/" + strconv.Itoa(c.arg(dir))
-		}
+	if n.below = !strings.HasPrefix(n.text, "/"); !n.below {
+		return n, errno
+	}
+	link := "cwd"
+	if dir >= 0 && c.arg(dir) != unix.AT_FDCWD {
+		link = "fd/" + strconv.Itoa(c.arg(dir))
+	}
+	// Looked up once: what is told is the directory that the call starts from.
+	if fd, err := c.onPath(link); err == nil {
+		n.dir, n.at = fd, ownLink(fd)
 	}
 	return n, errno
 }
 
-// absolute is the path as text: no link in it is followed.
-func (c *call) absolute(n name) string {
-	if n.dir == "" {
-		return n.text
+func (n name) close() {
+	if n.dir >= 0 {
+		unix.Close(n.dir)
 	}
-	return path.Join(c.where(n.dir), n.text)
+}
+
+// asked is the path as the call says it: no link in it is followed.
+func (n name) asked() string {
+	switch {
+	case !n.below:
+		return n.text
+	case slices.Contains(strings.Split(n.text, "/"), ".."): // which leads elsewhere behind a link
+		return strings.TrimSuffix(n.at, "/") + "/" + n.text
+	}
+	return path.Join(n.at, n.text)
 }
 
 // do has the opener make a call. elsewhere says that the kernel must.
@@ -48,28 +66,18 @@ func (c *call) do(r *opener.Request, names ...name) (reply opener.Reply, file in
 		return reply, -1, true
 	}
 	var dirs []int
-	defer func() {
-		for _, fd := range dirs {
-			unix.Close(fd)
-		}
-	}()
-	relative := false
 	for _, n := range names {
-		relative = relative || n.dir != ""
-	}
-	for _, n := range names {
-		link := n.dir
-		if link == "" {
-			link = "root"
-		}
-		if !relative {
-			break
-		}
-		fd, err := c.onPath(link)
-		if err != nil { // no such descriptor: the kernel says what that is
+		if n.below && n.dir < 0 { // no such descriptor: the kernel says what that is
 			return reply, -1, true
 		}
-		dirs = append(dirs, fd)
+		if n.below {
+			dirs = slices.Repeat([]int{n.dir}, len(names))
+		}
+	}
+	for i, n := range names {
+		if n.below {
+			dirs[i] = n.dir // an absolute one starts from the root, whatever stands for it
+		}
 	}
 	if !c.n.Valid() { // what was read may be another process's
 		return reply, -1, true
@@ -90,13 +98,14 @@ func (c *call) creat() seccomp.Answer {
 // openAt opens in the skill's place, so that what was recorded is what the skill gets.
 func (c *call) openAt(dir, argument, flags int, mode uint32) seccomp.Answer {
 	n, errno := c.named(dir, argument)
+	defer n.close()
 	if errno != 0 {
 		return seccomp.Fail(errno)
 	}
 	if n.text == "" {
 		return seccomp.Fail(unix.ENOENT)
 	}
-	record := audit.File{PID: c.caller.pid, Op: opened(flags), Path: c.absolute(n), Flags: openFlags(flags)}
+	record := audit.File{PID: c.caller.pid, Op: opened(flags), Path: n.asked(), Flags: openFlags(flags)}
 	const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 	if flags&creates == 0 {
 		mode = 0
@@ -110,8 +119,8 @@ func (c *call) openAt(dir, argument, flags int, mode uint32) seccomp.Answer {
 	errno = unix.Errno(reply.Errno)
 	if file >= 0 {
 		defer unix.Close(file)
-		if reply.Path != "" {
-			record.Path = reply.Path
+		if record.Path = reply.Path; record.Path == "" {
+			record.Path, record.Claimed = n.asked(), []string{"path"}
 		}
 		err := c.n.AddFD(file, flags&unix.O_CLOEXEC != 0)
 		if err == nil {
@@ -200,19 +209,21 @@ var changes = map[string]change{
 // change makes a change of files in the skill's place.
 func (c *call) change(k change) seccomp.Answer {
 	first, errno := c.named(k.dir, k.path)
+	defer first.close()
 	if errno != 0 {
 		return seccomp.Fail(errno)
 	}
 	names := []name{first}
 	r := &opener.Request{Op: k.call, Flags: k.always, Umask: c.caller.umask, First: first.text}
-	record := audit.File{PID: c.caller.pid, Op: k.op, Path: c.absolute(first)}
+	record := audit.File{PID: c.caller.pid, Op: k.op, Path: first.asked()}
 	if k.to >= 0 {
 		second, errno := c.named(k.toDir, k.to)
+		defer second.close()
 		if errno != 0 {
 			return seccomp.Fail(errno)
 		}
 		names = append(names, second)
-		r.Second, record.To = second.text, c.absolute(second)
+		r.Second, record.To = second.text, second.asked()
 	}
 	if k.call == opener.Symlink { // the text may be anything
 		record.Path, record.To = record.To, first.text
@@ -239,6 +250,19 @@ func (c *call) change(k change) seccomp.Answer {
 		return seccomp.Continue()
 	}
 	record.Outcome = result(unix.Errno(reply.Errno), "filesystem")
+	if k.call == opener.Symlink {
+		reply.Path, reply.To = reply.To, record.To
+	}
+	if reply.Path != "" {
+		record.Path = reply.Path
+	} else if reply.Errno == 0 {
+		record.Claimed = append(record.Claimed, "path")
+	}
+	if reply.To != "" {
+		record.To = reply.To
+	} else if reply.Errno == 0 && record.To != "" {
+		record.Claimed = append(record.Claimed, "to")
+	}
 	c.note(record)
 	if reply.Errno != 0 {
 		return seccomp.Fail(unix.Errno(reply.Errno))
@@ -249,11 +273,12 @@ func (c *call) change(k change) seccomp.Answer {
 // owner leaves it to the kernel, which translates ids from the caller's namespace.
 func (c *call) owner(dir, argument int) seccomp.Answer {
 	n, errno := c.named(dir, argument)
+	defer n.close()
 	if errno != 0 {
 		return seccomp.Fail(errno)
 	}
 	c.note(audit.File{
-		PID: c.caller.pid, Op: "owner", Path: c.absolute(n), Claimed: []string{"path", "verdict"}, Outcome: audit.Outcome{Verdict: audit.Allowed},
+		PID: c.caller.pid, Op: "owner", Path: n.asked(), Claimed: []string{"path", "verdict"}, Outcome: audit.Outcome{Verdict: audit.Allowed},
 	})
 	return seccomp.Continue()
 }

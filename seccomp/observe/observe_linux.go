@@ -264,9 +264,9 @@ func (c *call) onPath(link string) (int, error) {
 	return unix.Open(fmt.Sprintf("/proc/%d/%s", c.n.PID, link), unix.O_PATH|unix.O_CLOEXEC, 0)
 }
 
-// where says what a link of the caller's /proc leads to, as the box sees it; "" where nobody can say.
-func (c *call) where(link string) string {
-	target, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", c.n.PID, link))
+// ownLink says where a descriptor of ours leads, as the box sees it; "" where nobody can say.
+func ownLink(fd int) string {
+	target, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return ""
 	}

@@ -41,13 +41,18 @@ type Reply struct {
 	Errno uint32 // 0: done
 	// Elsewhere says that the kernel must do it in the caller's own context: the file is a device, a pipe, or one of /proc.
 	Elsewhere bool
-	Path      string // resolved, of Open and Check
+	// Path is where First lies, resolved in the one lookup that the call was made with, and To likewise of Second: of Open, Check, Chmod,
+	// Truncate and a Link that follows, the file's own; of the others that of the last name, which they do not follow. "" where nobody can say.
+	Path, To string
 }
 
 // MaxPath is PATH_MAX: longer paths are for the kernel to refuse.
 const MaxPath = 4096
 
 const header = 4*5 + 8
+
+// maxReply is the size of the longest: of a path, what the kernel says of a directory, and one name more.
+const maxReply = 9 + 2*(MaxPath+256)
 
 func (r *Request) encode() []byte {
 	b := make([]byte, 0, header+len(r.First)+len(r.Second))
@@ -78,17 +83,24 @@ func (r *Request) decode(b []byte) error {
 
 func (r *Reply) encode() []byte {
 	b := binary.NativeEndian.AppendUint32(nil, r.Errno)
+	b = binary.NativeEndian.AppendUint32(b, uint32(len(r.Path)))
 	elsewhere := byte(0)
 	if r.Elsewhere {
 		elsewhere = 1
 	}
-	return append(append(b, elsewhere), r.Path...)
+	b = append(append(b, elsewhere), r.Path...)
+	return append(b, r.To...)
 }
 
 func (r *Reply) decode(b []byte) error {
-	if len(b) < 5 {
+	if len(b) < 9 {
 		return errFrame
 	}
-	r.Errno, r.Elsewhere, r.Path = binary.NativeEndian.Uint32(b), b[4] == 1, string(b[5:])
+	r.Errno, r.Elsewhere = binary.NativeEndian.Uint32(b), b[8] == 1
+	path, text := binary.NativeEndian.Uint32(b[4:]), string(b[9:])
+	if int(path) > len(text) {
+		return errFrame
+	}
+	r.Path, r.To = text[:path], text[path:]
 	return nil
 }

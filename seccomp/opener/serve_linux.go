@@ -136,15 +136,84 @@ func (s *skill) serve(r *Request, dirs []int) (Reply, int) {
 	if r.Op == Check {
 		return s.check(r, base(0))
 	}
+	return s.change(r, place{dir: base(0), name: r.First}, place{dir: base(1), name: r.Second}), -1
+}
+
+// change makes a call that changes files, from where its paths lead: what is told of them is then what was changed, also where somebody
+// exchanges a directory for a link meanwhile. A path that leads nowhere is given to the kernel as it is, for the error that it has.
+func (s *skill) change(r *Request, first, second place) Reply {
 	unix.Umask(int(r.Umask))
-	err := perform(r, base(0), base(1))
+	from, to := first, second
+	switch {
+	case r.Op == Symlink: // it is a text
+	case r.Op == Chmod, r.Op == Truncate, r.Op == Link && r.Flags&unix.AT_SYMLINK_FOLLOW != 0:
+		from = s.target(first)
+	default:
+		from = s.parent(first)
+	}
+	defer from.close()
+	if r.Second != "" {
+		to = s.parent(second)
+	}
+	defer to.close()
+	exact := *r
+	exact.First, exact.Second = from.name, to.name
+	err := perform(&exact, from.dir, to.dir)
+	reply := Reply{Path: from.path, To: to.path}
 	if err == nil {
-		return Reply{}, -1
+		return reply
 	}
-	if inProc(base(0), r.First) || r.Second != "" && inProc(base(1), r.Second) {
-		return Reply{Elsewhere: true}, -1
+	if inProc(first.dir, first.name) || second.name != "" && inProc(second.dir, second.name) {
+		return Reply{Elsewhere: true}
 	}
-	return failed(err), -1
+	reply.Errno = failed(err).Errno
+	return reply
+}
+
+// place is a path and the directory that it starts from.
+type place struct {
+	dir  int
+	name string
+	path string // resolved, "" where it is not
+	open []int  // what it keeps open
+}
+
+func (p place) close() {
+	for _, fd := range p.open {
+		unix.Close(fd)
+	}
+}
+
+// parent follows a path to its last name, as the calls do that work on a name in a directory.
+func (s *skill) parent(p place) place {
+	rest := strings.TrimRight(p.name, "/")
+	cut := strings.LastIndexByte(rest, '/') + 1
+	last := rest[cut:]
+	if last == "" || last == "." || last == ".." { // of those the kernel refuses every change
+		return p
+	}
+	above := rest[:cut]
+	if above == "" {
+		above = "."
+	}
+	fd, err := unix.Openat(p.dir, above, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return p
+	}
+	at := place{dir: fd, name: p.name[cut:], open: []int{fd}} // slashes at the end mean something
+	if path := s.path(fd); path != "" {
+		at.path = strings.TrimSuffix(path, "/") + "/" + last
+	}
+	return at
+}
+
+// target follows a path to its end. The link in /proc is the only name for an open file that every call takes.
+func (s *skill) target(p place) place {
+	fd, err := unix.Openat(p.dir, p.name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return p
+	}
+	return place{dir: s.self, name: strconv.Itoa(fd), path: s.path(fd), open: []int{fd}}
 }
 
 func failed(err error) Reply {

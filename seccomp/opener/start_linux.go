@@ -43,7 +43,7 @@ func Start(program string, init, uid, gid int) (*Opener, error) {
 		unix.Close(pair[0])
 		return nil, fmt.Errorf("opener: start: %w", err)
 	}
-	o := &Opener{cmd: cmd, socket: pair[0], buffer: make([]byte, 5+MaxPath)}
+	o := &Opener{cmd: cmd, socket: pair[0], buffer: make([]byte, maxReply)}
 	theirs.Close() // or its death would not be seen
 	if _, _, err := o.receive(); err != nil {
 		return nil, errors.Join(fmt.Errorf("opener: it did not become the skill: %w", err), o.Close())
