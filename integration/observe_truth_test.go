@@ -120,3 +120,51 @@ print(json.dumps(['/tmp/%s/f%d' % (d, i) for d in 'ab' for i in range(n) if not 
 		}
 	})
 }
+
+// A program that narrows its own rights with Landlock is not given back what it gave up by who opens in its place.
+func TestAWatchedProgramDoesNotTrustInLandlock(t *testing.T) {
+	const script = `import ctypes, errno, struct
+libc = ctypes.CDLL(None, use_errno=True)
+open('/tmp/f', 'w').close()
+rules = libc.syscall(444, struct.pack('Q', 4), 8, 0) # landlock_create_ruleset: reading files
+if rules < 0:
+    print(errno.errorcode[ctypes.get_errno()])
+else:
+    assert libc.syscall(446, rules, 0) == 0, ctypes.get_errno() # landlock_restrict_self
+    try: open('/tmp/f').close(); print('opened')
+    except PermissionError: print('refused')`
+	inEachMode(t, func(t *testing.T, m mode) {
+		words := []string{"/usr/bin/python3", "-S", "-c", script}
+		plain := call{mode: m, words: words}.run(t)
+		if got := strings.TrimSpace(plain.Stdout); got != "refused" && got != "ENOSYS" && got != "EOPNOTSUPP" { // as the kernel is
+			t.Errorf("%s: %s", got, plain.Stderr)
+		}
+		for _, level := range []string{"files: writes", "files: all", "syscalls: security"} {
+			r := call{mode: m, policy: "version: 1\naudit: {" + level + "}\n", words: words}.run(t)
+			if strings.TrimSpace(r.Stdout) != "ENOSYS" {
+				t.Errorf("%s: %s %s", level, r.Stdout, r.Stderr)
+			}
+		}
+	})
+}
+
+// A mode and an owner can be changed of what is open only for reading.
+func TestChangesOfOpenFilesAreTold(t *testing.T) {
+	const script = `import os
+open('/tmp/f', 'w').close()
+f = os.open('/tmp/f', os.O_RDONLY); os.fchmod(f, 0o755); os.fchown(f, os.getuid(), -1)
+try: os.fchmod(99, 0o700)
+except OSError as e: print(e.errno)`
+	inEachMode(t, func(t *testing.T, m mode) {
+		r := call{mode: m, policy: "version: 1\naudit: {files: writes}\n", words: []string{"/usr/bin/python3", "-S", "-c", script}}.run(t)
+		told := map[string]bool{}
+		for _, f := range seen[audit.File](recorded(t, m, r.ID)) {
+			if told[f.Op+" "+f.Path] = true; f.Op == "mode" && !slices.Contains(f.Claimed, "path") {
+				t.Errorf("%+v", f)
+			}
+		}
+		if !told["mode /tmp/f"] || !told["owner /tmp/f"] || strings.TrimSpace(r.Stdout) != "9" {
+			t.Errorf("%v %s %s", told, r.Stdout, r.Stderr)
+		}
+	})
+}

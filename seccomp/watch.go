@@ -3,6 +3,7 @@ package seccomp
 import (
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +24,7 @@ const watchedCalls = `execve execveat connect bind listen sendto ptrace process_
 
 // watchedWrites is what the level Writes shows, besides opens that can write.
 const watchedWrites = `creat unlink unlinkat rmdir rename renameat renameat2 mkdir mkdirat link linkat symlink symlinkat chmod fchmodat
-	fchmodat2 chown lchown fchownat truncate mknod mknodat`
+	fchmodat2 fchmod chown lchown fchownat fchown truncate mknod mknodat`
 
 const opens = "open openat creat"
 
@@ -45,7 +46,11 @@ func (s Spec) watching() bool { return s.Calls != "" || s.Files != "" }
 // listens says whether a program of the Spec has a listener.
 func (s Spec) listens() bool { return s.Report || s.watching() }
 
-// watch marks the permissions whose calls a Watcher sees. It never changes what is allowed.
+// unperformed is what a program would do to calls of its own that a Watcher makes in its place: whoever makes them is outside of a program's
+// Landlock domain, so that a program that has narrowed its rights would still have them all. It is told that there is no Landlock.
+const unperformed = "landlock_create_ruleset landlock_add_rule landlock_restrict_self"
+
+// watch marks the permissions whose calls a Watcher sees. It allows nothing, and refuses no more than what could not be kept.
 func (s Spec) watch(rows []Row) []Row {
 	if !s.watching() {
 		return rows
@@ -74,6 +79,9 @@ func (s Spec) watch(rows []Row) []Row {
 	}
 	var all []Row
 	for _, r := range rows {
+		if slices.Contains(strings.Fields(unperformed), r.Name) {
+			r.Action, r.Errno, r.Quiet, r.Reason = Refuse, syscall.ENOSYS, true, "what is watched is made in the skill's place, outside of its Landlock domain"
+		}
 		flags, opening := map[string]uint8{"open": 1, "openat": 2}[r.Name]
 		switch {
 		case r.Action != Allow:

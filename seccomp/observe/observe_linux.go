@@ -231,6 +231,7 @@ func init() {
 		"execve": (*call).execve, "execveat": (*call).execveat,
 		"open": (*call).open, "openat": (*call).openat, "creat": (*call).creat,
 		"connect": (*call).connect, "bind": (*call).bind, "listen": (*call).listen, "sendto": (*call).sendto,
+		"fchmod": func(c *call) seccomp.Answer { return c.ofOpen("mode") }, "fchown": func(c *call) seccomp.Answer { return c.ofOpen("owner") },
 	}
 	for name, path := range map[string][2]int{"chown": {-1, 0}, "lchown": {-1, 0}, "fchownat": {0, 1}} {
 		handlers[name] = func(c *call) seccomp.Answer { return c.owner(path[0], path[1]) }
