@@ -68,7 +68,7 @@ func holders(f *os.File) string {
 		found = append(found, "process "+p.Name()+" of user "+userOf(p.Name()))
 	}
 	if found == nil {
-		return "a process of another user"
+		return "a process that /proc does not name"
 	}
 	return strings.Join(found, ", ")
 }

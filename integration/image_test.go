@@ -222,10 +222,12 @@ sys.stdin.read()
 	if said, err := bufio.NewReader(out).ReadString('\n'); err != nil || said != "held\n" {
 		t.Fatalf("the stranger: %q, %v", said, err)
 	}
-	c := call{mode: m, env: env, bundle: m.dir(t), policy: "version: 1\nrootfs: {base: \"image:example.com/machine:1\"}\n"}
-	if got := lookedOf(t, c.run(t)); got.Dir != "/srv/work" {
-		t.Errorf("ran in %s", got.Dir)
-	}
+	inEachMode(t, func(t *testing.T, m mode) { // users other than root, too
+		c := call{mode: m, env: env, bundle: m.dir(t), policy: "version: 1\nrootfs: {base: \"image:example.com/machine:1\"}\n"}
+		if got := lookedOf(t, c.run(t)); got.Dir != "/srv/work" {
+			t.Errorf("ran in %s", got.Dir)
+		}
+	})
 	// It may behave as if boxes of its own ran. The administrator is told of it.
 	want := fmt.Sprintf("process %d of user 65534", stranger.Process.Pid)
 	if _, said := m.image(t, env, helper.CodeFailed, "rm", "example.com/machine:1"); !strings.Contains(said, want) {
