@@ -23,6 +23,10 @@ const (
 	pause = 50 * time.Millisecond
 )
 
+// linger is how long after a call its last line may take to come: a skillboxd that does not end does not close its end of the pipe either, and the
+// client waits for an answer.
+const linger = 2 * time.Second
+
 // reporter tells a client how a call goes: progress, where it asked for that, and log messages, where it wants any.
 type reporter struct {
 	ctx   context.Context
@@ -107,8 +111,14 @@ func (p *reporter) begin(c *client.Call) (func() (string, error), error) {
 	}()
 	return func() (string, error) {
 		err := write.Close()
-		<-done
-		return string(kept), errors.Join(err, read.Close())
+		select {
+		case <-done:
+			err = errors.Join(err, read.Close())
+		case <-time.After(linger):
+			err = errors.Join(err, read.Close())
+			<-done
+		}
+		return string(kept), err
 	}, nil
 }
 
