@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -394,4 +395,43 @@ func TestAServerWithNothingToOfferSaysSo(t *testing.T) {
 			t.Errorf("%s: %v, %q, %q", name, err, stderr.String(), out)
 		}
 	}
+}
+
+// Who tries the server in a shell has its frames on a terminal.
+func TestATerminalObeysNothingThatAToolAnswers(t *testing.T) {
+	said := strings.ToValidUTF8(strings.Join(sequences, "|"), "")
+	script := "import json; print(json.dumps(bytes.fromhex('" + hexOf(said) + "').decode(), ensure_ascii=False))"
+	asRootAndRootless(t, func(t *testing.T, m mode) {
+		bundle := m.bundleOf(t, map[string]string{"skillbox.yaml": "version: 1\nname: says\ncommand: [python3, say.py]\n", "say.py": script})
+		cmd := m.command("mcp", "serve", bundle)
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		master, slave := terminalPair(t, 24, 80)
+		cmd.Stdout = slave
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			in.Close()
+			killed := time.AfterFunc(patience(10*time.Second), func() { _ = cmd.Process.Kill() })
+			_ = cmd.Wait() // its answer is looked at
+			killed.Stop()
+		})
+		hear := func(line string) string {
+			if _, err := io.WriteString(in, line+"\n"); err != nil {
+				t.Fatal(err)
+			}
+			return strings.TrimSuffix(until(t, master, "\n"), "\r\n") // a terminal's end of a line
+		}
+		hear(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+		got := hear(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" + `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"says","arguments":{}}}`)
+		var answer struct {
+			Result struct{ StructuredContent struct{ Result string } }
+		}
+		if err := json.Unmarshal([]byte(got), &answer); err != nil || answer.Result.StructuredContent.Result != said || obeyed([]byte(got)) {
+			t.Errorf("%v: %q", err, got)
+		}
+	})
 }

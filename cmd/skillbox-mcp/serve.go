@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"skillbox/cmd/cli"
 	"skillbox/helper"
 	"skillbox/mcp"
 	"skillbox/policy"
@@ -61,8 +62,23 @@ func serve(ctx context.Context, bundles []string, o mcp.Options) error {
 	if err != nil {
 		return err
 	}
+	if cli.IsTerminal(out) {
+		return s.Serve(ctx, os.Stdin, inert{out})
+	}
 	return s.Serve(ctx, os.Stdin, out)
 }
+
+// inert is a terminal that gets frames of the protocol, each as a whole: who tries the server by hand is shown what a skill answers, and the terminal obeys none of it.
+type inert struct{ to *os.File }
+
+func (i inert) Write(frame []byte) (int, error) {
+	if _, err := i.to.Write(cli.InertJSON(frame)); err != nil {
+		return 0, err
+	}
+	return len(frame), nil
+}
+
+func (i inert) Close() error { return i.to.Close() }
 
 // checkPolicy finds what is wrong with a policy before the first call does.
 func checkPolicy(path string) error {
