@@ -161,6 +161,7 @@ func (s *sending) open(c *Call) error {
 		}
 	}
 	if c.Policy != "" {
+		s.request.Ways = helper.WayTo(c.Policy)
 		if err := s.openFile("policy", c.Policy, 0); err != nil {
 			return err
 		}

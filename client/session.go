@@ -72,6 +72,7 @@ func startSession(ctx context.Context, o *SessionOptions) (*Session, error) {
 		return nil, err
 	}
 	if o.Policy != "" {
+		s.request.Ways = helper.WayTo(o.Policy)
 		if err := s.openFile("policy", o.Policy, 0); err != nil {
 			return nil, err
 		}

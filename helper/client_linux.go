@@ -162,6 +162,9 @@ func (r *Request) checkText() error {
 	for _, b := range r.Binds {
 		errs = append(errs, checkText(b.Flag, b.Host), checkText(b.Flag, b.Path))
 	}
+	for _, p := range r.Ways {
+		errs = append(errs, checkText("a path to the policy or the manifest", p))
+	}
 	for i, name := range r.Inputs {
 		errs = append(errs, checkText(fmt.Sprintf("the name of input %d", i+1), name))
 	}

@@ -96,6 +96,7 @@ type Request struct {
 	TotalMS int64  `json:"total_ms,omitempty"` // --total, 0 is SessionTotal
 
 	Manifest *Manifest `json:"manifest,omitempty"` // --manifest
+	Ways     []string  `json:"ways,omitempty"`     // WayTo the files of --policy and --manifest: no skill may write there
 	// RequireDigest is what the bundle must be, "" for anything; TrustRemoteCode lets one that the host does not know have more than the floor.
 	RequireDigest   string `json:"require_digest,omitempty"`
 	TrustRemoteCode bool   `json:"trust_remote_code,omitempty"`

@@ -284,6 +284,63 @@ func TestANativeSkillMayNotWriteTheHostsSystem(t *testing.T) {
 	}
 }
 
+// Who may write the file that says what a run may do, or make its name lead elsewhere, says it for the next run.
+func TestASkillMayNotWriteTheFilesThatItIsRunBy(t *testing.T) {
+	asRootAndRootless(t, func(t *testing.T, m mode) {
+		w := &engineWorld{mode: m, dir: m.dir(t)}
+		at := func(name string) string { return filepath.Join(w.dir, name) }
+		for _, dir := range []string{"skill", "data", "links", "away"} {
+			if err := os.Mkdir(at(dir), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			m.own(t, at(dir))
+		}
+		for name, target := range map[string]string{"links/up.toml": "../w.toml", "data/out.toml": "../away/w.toml", "links/dir": "../data", "links/up.yaml": "../data/policy.yaml", "data/away": "../away"} {
+			if err := os.Symlink(target, at(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		native := func(name, allowed string) {
+			m.write(t, at(name), "[skills.sh]\nsource = \""+at("skill")+"\"\nruntime = \"native\"\n[skills.sh.instances.default]\ncapabilities.allowed_paths = [\""+allowed+"\"]\n", 0o644)
+		}
+		const spoil = "for f in $(find /data -name w.toml -o -name '*.yaml'); do echo '# spoilt' >>$f; done; rm -f /data/data/out.toml"
+		for _, c := range []struct{ manifest, file, allowed string }{
+			{"w.toml", "w.toml", "."}, {"./w.toml", "w.toml", w.dir}, {"skill/../w.toml", "w.toml", "."}, {at("w.toml"), "w.toml", "."}, {"w.toml", "w.toml", at("w.toml")}, {"w.toml", "w.toml", "skill/../"},
+			{"links/up.toml", "w.toml", w.dir}, {"data/out.toml", "away/w.toml", at("data")}, {"links/dir/out.toml", "away/w.toml", at("away")}, {"links/dir/out.toml", "away/w.toml", at("links")},
+			{"links/dir/away/w.toml", "away/w.toml", at("data")},
+		} {
+			native(c.file, c.allowed)
+			r := w.exec(t, "--json", "--manifest", c.manifest, "sh", "--", "-c", spoil)
+			text, err := os.ReadFile(at(c.file))
+			if err != nil || strings.Contains(string(text), "spoilt") {
+				t.Errorf("%s was written by its skill: %v", c.manifest, err)
+			}
+			if r.ExitCode != helper.CodeFailed || r.Error == nil || !strings.Contains(r.Error.Error(), "this policy file itself") || !strings.Contains(r.Error.Error(), c.manifest) {
+				t.Errorf("%s with %s: %d, %v", c.manifest, c.allowed, r.ExitCode, r.Error)
+			}
+		}
+		native("w.toml", "data")
+		if r := w.exec(t, "--json", "--manifest", "w.toml", "sh", "--", "-c", "echo x >/data/data/made"); r.ExitCode != 0 {
+			t.Errorf("a directory beside the manifest: %d, %v: %s", r.ExitCode, r.Error, r.Stderr)
+		}
+		// The policy of a bundle, and the one above a manifest.
+		for _, name := range []string{"data/policy.yaml", "./data/policy.yaml", "links/up.yaml", "links/dir/policy.yaml", at("data/policy.yaml")} {
+			m.write(t, at("data/policy.yaml"), "version: 1\nfilesystem: {write: [{host: "+at("data")+", path: /data}]}\n", 0o644)
+			for _, args := range [][]string{{"--policy", name, "skill"}, {"--policy", name, "--manifest", "w.toml", "sh"}} {
+				r := w.exec(t, append(append([]string{"--json"}, args...), "--", "/bin/sh", "-c", spoil)...)
+				text, err := os.ReadFile(at("data/policy.yaml"))
+				if err != nil || strings.Contains(string(text), "spoilt") || r.ExitCode != helper.CodeFailed || r.Error == nil || !strings.Contains(r.Error.Error(), "this policy file itself") {
+					t.Errorf("%q: %d, %v: %v", args, r.ExitCode, r.Error, err)
+				}
+			}
+		}
+		m.write(t, at("away/policy.yaml"), "version: 1\nfilesystem: {write: [{host: "+at("data")+", path: /data}]}\n", 0o644)
+		if r := w.exec(t, "--json", "--policy", "away/policy.yaml", "skill", "--", "/bin/sh", "-c", "echo x >/data/made"); r.ExitCode != 0 {
+			t.Errorf("a policy kept elsewhere: %d, %v: %s", r.ExitCode, r.Error, r.Stderr)
+		}
+	})
+}
+
 // What the policy lets be passed is a variable, not a name under which any other comes in.
 func TestAVariableUnderAnothersNameIsRefused(t *testing.T) {
 	asRootAndRootless(t, func(t *testing.T, m mode) {

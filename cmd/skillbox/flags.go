@@ -142,6 +142,7 @@ func (o *options) request(op string, args []string, dash int) (*helper.Request, 
 		}
 	}
 	if o.policy != "" {
+		r.Ways = append(r.Ways, helper.WayTo(o.policy)...)
 		fd, err := openRead(o.policy)
 		if err != nil {
 			return nil, nil, err

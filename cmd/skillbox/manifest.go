@@ -48,6 +48,7 @@ func (o *options) fromManifest(r *helper.Request, skill string) (bundle string, 
 		r.WorkDir = run.WorkDir
 	}
 	r.Words, r.Manifest, r.BundleName = run.Words, &run.Manifest, skill
+	r.Ways = append(r.Ways, helper.WayTo(o.manifest)...)
 	o.values, o.warnings = run.Env, run.Warnings
 	if bundle = run.Bundle; bundle == "" {
 		bundle, done, err = emptyBundle()

@@ -63,7 +63,7 @@ func (k *kept) holds(r *helper.Request, f *files, tree *bundle.Tree) bool {
 	if !k.about(tree) {
 		return false
 	}
-	now, err := identify(f.bundle, k.granted.Policy, placeOf(r), r.ImageDir)
+	now, err := identify(f.bundle, k.granted.Policy, placeOf(r), r.Ways, r.ImageDir)
 	now.BundleAt = k.sources.BundleAt // of the request, which is the same
 	return err == nil && reflect.DeepEqual(now, k.sources)
 }

@@ -41,11 +41,17 @@ func (f *files) from() (string, error) {
 	return at.Path, err
 }
 
+// maxWays are looked at: two names of 4096 bytes have no more parts.
+const maxWays = 4096
+
 // sort assigns the descriptors to their roles. What a role needs is checked on the descriptor: a caller may pass anything.
 func sort(r *helper.Request, fds []int) (*files, error) {
 	f := &files{stdio: [3]int{-1, -1, -1}, all: fds, owned: map[int]*os.File{}}
 	if len(r.Files) != len(fds) {
 		return f, refused("the request names %d descriptors and passes %d", len(r.Files), len(fds))
+	}
+	if len(r.Ways) > maxWays {
+		return f, refused("the request names %d paths to the policy and the manifest, %d are enough", len(r.Ways), maxWays)
 	}
 	for i, role := range r.Files {
 		if role != "input" && role != "listener" && role != "socket-dir" && slices.Contains(r.Files[:i], role) {

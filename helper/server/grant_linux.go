@@ -179,7 +179,7 @@ func judge(h *sandbox.Host, r *helper.Request, f *files, s *said, look func() (*
 		return nil, err
 	}
 	d.policy = helper.Named{Name: effective.Name, Digest: effective.Digest()}
-	if d.sources, err = identify(f.bundle, effective, placeOf(r), r.ImageDir); err != nil {
+	if d.sources, err = identify(f.bundle, effective, placeOf(r), r.Ways, r.ImageDir); err != nil {
 		return nil, err
 	}
 	if r.MountAt != "" {

@@ -14,7 +14,7 @@ import (
 )
 
 // identify opens the plan's host paths once and remembers which inodes they are.
-func identify(dir *os.File, p *policy.Policy, log auditPlace, images string) (sandbox.Sources, error) {
+func identify(dir *os.File, p *policy.Policy, log auditPlace, ways []string, images string) (sandbox.Sources, error) {
 	var s sandbox.Sources
 	var err error
 	if s.Bundle, err = source(int(dir.Fd())); err != nil {
@@ -25,6 +25,7 @@ func identify(dir *os.File, p *policy.Policy, log auditPlace, images string) (sa
 	}
 	lists := map[string][]policy.Bind{"filesystem.read": p.Filesystem.Read, "filesystem.write": p.Filesystem.Write}
 	seen := map[[2]uint64]string{}
+	kept := lead(ways, len(p.Filesystem.Read)+len(p.Filesystem.Write))
 	for _, field := range []string{"filesystem.read", "filesystem.write"} {
 		for i, bind := range lists[field] {
 			at := fmt.Sprintf("%s[%d].host", field, i)
@@ -39,6 +40,11 @@ func identify(dir *os.File, p *policy.Policy, log auditPlace, images string) (sa
 				return s, &sandbox.Refusal{
 					Field: at, Message: what + ", and a skill may not write to it", Position: p.Position(at),
 					Hint: "give the skill a directory of its own",
+				}
+			}
+			if what := kept.has(field, bind.Host, found); what != "" {
+				return s, &sandbox.Refusal{
+					Field: at, Message: fmt.Sprintf("%s %s this policy file itself", bind.Host, what), Position: p.Position(at), Hint: "keep the policy or the manifest elsewhere",
 				}
 			}
 			if why := handsOut(field, bind); why != "" {

@@ -59,6 +59,39 @@ func (l auditPlace) reachedBy(field, host string, found sandbox.Source) string {
 	return ""
 }
 
+// way are paths by which the files of --policy and --manifest are found, and what each is: by another mount a directory has another name.
+type way struct {
+	paths []string
+	files map[[2]uint64]bool // true is one that is no directory
+}
+
+// lead looks at the paths, if there are binds to compare them with.
+func lead(paths []string, binds int) way {
+	w := way{paths, map[[2]uint64]bool{}}
+	if binds == 0 {
+		return w
+	}
+	for _, p := range paths {
+		var st unix.Stat_t
+		if filepath.IsAbs(p) && unix.Lstat(p, &st) == nil {
+			w.files[[2]uint64{st.Dev, st.Ino}] = st.Mode&unix.S_IFMT != unix.S_IFDIR
+		}
+	}
+	return w
+}
+
+// has says what a bind has to do with the files: it "is" or "holds" one, "" for nothing. To hold one is wrong only for writing.
+func (w way) has(field, host string, found sandbox.Source) string {
+	file, there := w.files[[2]uint64{found.Dev, found.Ino}]
+	switch {
+	case there && file:
+		return "is"
+	case field == "filesystem.write" && (there || slices.Contains(w.paths, filepath.Clean(host))):
+		return "holds"
+	}
+	return ""
+}
+
 func isInside(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }
