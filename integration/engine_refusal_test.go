@@ -222,7 +222,7 @@ func TestAVolumeOverWhatIsNotTheSkillsIsRefused(t *testing.T) {
 
 // A native skill's directory is shown as its bundle, and is a path of the host's as those of volumes are.
 func TestASourceOverWhatIsNotTheSkillsIsRefused(t *testing.T) {
-	asRootAndRootless(t, func(t *testing.T, m mode) {
+	inEachMode(t, func(t *testing.T, m mode) {
 		w := &engineWorld{mode: m, dir: m.dir(t)}
 		at := func(name string) string { return filepath.Join(w.dir, name) }
 		for _, dir := range []string{"ok", "home", "home/.ssh", "home/ok", "engine"} {
@@ -286,7 +286,7 @@ func TestANativeSkillMayNotWriteTheHostsSystem(t *testing.T) {
 
 // Who may write the file that says what a run may do, or make its name lead elsewhere, says it for the next run.
 func TestASkillMayNotWriteTheFilesThatItIsRunBy(t *testing.T) {
-	asRootAndRootless(t, func(t *testing.T, m mode) {
+	inEachMode(t, func(t *testing.T, m mode) {
 		w := &engineWorld{mode: m, dir: m.dir(t)}
 		at := func(name string) string { return filepath.Join(w.dir, name) }
 		for _, dir := range []string{"skill", "data", "links", "away"} {
