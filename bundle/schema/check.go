@@ -11,8 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// maxSteps bounds the work for one value: a schema of a stranger's may have exponentially many branches. It takes some tens of milliseconds.
-const maxSteps = 200_000
+// maxSteps bounds the work for one value: a schema of a stranger's may have exponentially many branches. A step is a schema, an item, a key, or
+// 64 bytes of a text; all take some tenths of a second, or in patterns a second.
+const maxSteps = 500_000
 
 // maxNesting bounds recursion; a schema may refer to itself without going deeper into the value.
 const maxNesting = 1000
@@ -24,6 +25,42 @@ func (c *checker) spend(n int) bool {
 	return c.steps > 0
 }
 
+// text spends for reading a text once.
+func (c *checker) text(s string) bool { return c.spend(len(s) / 64) }
+
+// matches spends for a match in the time that it may take: each character moves each instruction at the worst.
+func (c *checker) matches(p *pattern, s string) bool {
+	return c.spend(1+len(s)/64+p.size*len(s)/stepMatch) && p.MatchString(s)
+}
+
+// stepMatch is how many bytes times instructions of a pattern are a step.
+const stepMatch = 512
+
+// below is the pointer of a part of what lies at another, or nothing once the steps are spent.
+func (c *checker) below(at, key string) (pointer string, ok bool) {
+	if !c.spend(1 + (len(at)+len(key))/64) {
+		return "", false
+	}
+	return at + "/" + escape(key), true
+}
+
+// keys are those of a map in their order.
+func keys[V any](c *checker, m map[string]V) []string {
+	for key := range m {
+		if !c.spend(1) || !c.text(key) {
+			return nil
+		}
+	}
+	return slices.Sorted(maps.Keys(m))
+}
+
+// add collects mismatches, one more than are told.
+func add(found []Mismatch, more ...Mismatch) []Mismatch {
+	return append(found, more[:min(len(more), maxMismatches+1-len(found))]...)
+}
+
+func full(found []Mismatch) bool { return len(found) > maxMismatches }
+
 // check returns where v, which lies at a pointer, does not fit n.
 func (c *checker) check(n *node, v any, at string, depth int) (found []Mismatch) {
 	if depth > maxNesting {
@@ -32,27 +69,30 @@ func (c *checker) check(n *node, v any, at string, depth int) (found []Mismatch)
 	if !c.spend(1) {
 		return nil
 	}
+	if number, ok := v.(json.Number); ok && !c.text(string(number)) {
+		return nil
+	}
 	if n.never {
 		return []Mismatch{{at, "nothing may be here"}}
 	}
 	if len(n.types) > 0 && !slices.ContainsFunc(n.types, func(t string) bool { return is(v, t) }) {
 		return []Mismatch{{at, "expected " + oneOfTypes(n.types) + ", found " + show(v)}} // the rest would say the same again
 	}
-	if n.enum != nil && !slices.ContainsFunc(n.enum, func(e any) bool { return c.spend(1) && equal(e, v) }) {
-		found = append(found, Mismatch{at, "expected " + choices(n.enum) + ", found " + show(v)})
+	if n.enum != nil && !slices.ContainsFunc(n.enum, func(e any) bool { return c.equal(e, v) }) {
+		found = add(found, Mismatch{at, "expected " + choices(n.enum) + ", found " + show(v)})
 	}
-	found = append(found, c.counted(n, v, at)...)
+	found = add(found, c.counted(n, v, at)...)
 	switch v := v.(type) {
 	case map[string]any:
-		found = append(found, c.object(n, v, at, depth)...)
+		found = add(found, c.object(n, v, at, depth)...)
 	case []any:
-		found = append(found, c.array(n, v, at, depth)...)
+		found = add(found, c.array(n, v, at, depth)...)
 	case string:
-		if n.pattern != nil && c.spend(len(v)/64+1) && !n.pattern.MatchString(v) {
-			found = append(found, Mismatch{at, fmt.Sprintf("expected a text that matches %s, found %s", n.pattern, show(v))})
+		if n.pattern != nil && !c.matches(n.pattern, v) && c.text(n.pattern.String()) {
+			found = add(found, Mismatch{at, fmt.Sprintf("expected a text that matches %s, found %s", n.pattern, show(v))})
 		}
 	}
-	return append(found, c.combined(n, v, at, depth)...)
+	return add(found, c.combined(n, v, at, depth)...)
 }
 
 // counted looks at the bounds.
@@ -84,7 +124,7 @@ func (c *checker) counted(n *node, v any, at string) (found []Mismatch) {
 			continue
 		}
 		if !b.holds(size) {
-			found = append(found, Mismatch{at, b.message(size, v)})
+			found = add(found, Mismatch{at, b.message(size, v)})
 		}
 	}
 	return found
@@ -118,80 +158,109 @@ func (b bound) message(size float64, v any) string {
 
 func (c *checker) object(n *node, v map[string]any, at string, depth int) (found []Mismatch) {
 	for _, key := range n.required {
-		if _, ok := v[key]; !ok {
-			found = append(found, Mismatch{at + "/" + escape(key), "is required and missing"})
+		if full(found) || !c.spend(1) || !c.text(key) {
+			return found
 		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(v)) {
-		below := at + "/" + escape(key)
-		if n.propertyNames != nil {
-			for _, m := range c.check(n.propertyNames, key, "", depth+1) {
-				found = append(found, Mismatch{below, "the key: " + m.Message})
-			}
-		}
-		one, listed := n.properties[key]
-		if listed {
-			found = append(found, c.check(one, v[key], below, depth+1)...)
-		}
-		for _, p := range n.patterns {
-			if c.spend(len(key)/64+1) && p.name.MatchString(key) {
-				listed = true
-				found = append(found, c.check(p.schema, v[key], below, depth+1)...)
-			}
-		}
-		if !listed && n.additional != nil {
-			if n.additional.never {
-				found = append(found, Mismatch{below, "there is no such key" + known(n)})
-				continue
-			}
-			found = append(found, c.check(n.additional, v[key], below, depth+1)...)
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(n.dependent)) {
 		if _, ok := v[key]; ok {
-			found = append(found, c.check(n.dependent[key], v, at, depth+1)...)
+			continue
+		}
+		below, ok := c.below(at, key)
+		if !ok {
+			return found
+		}
+		found = add(found, Mismatch{below, "is required and missing"})
+	}
+	if n.propertyNames != nil || len(n.properties) > 0 || len(n.patterns) > 0 || n.additional != nil {
+		found = add(found, c.properties(n, v, at, depth)...)
+	}
+	for _, key := range keys(c, n.dependent) {
+		if _, ok := v[key]; ok {
+			found = add(found, c.check(n.dependent[key], v, at, depth+1)...)
 		}
 	}
 	return found
 }
 
-// known lists the keys that there are.
+func (c *checker) properties(n *node, v map[string]any, at string, depth int) (found []Mismatch) {
+	for _, key := range keys(c, v) {
+		below, ok := c.below(at, key)
+		if full(found) || !ok {
+			return found
+		}
+		if n.propertyNames != nil {
+			for _, m := range c.check(n.propertyNames, key, "", depth+1) {
+				if c.text(m.Message) {
+					found = add(found, Mismatch{below, "the key: " + m.Message})
+				}
+			}
+		}
+		one, listed := n.properties[key]
+		if listed {
+			found = add(found, c.check(one, v[key], below, depth+1)...)
+		}
+		for _, p := range n.patterns {
+			if c.matches(p.name, key) {
+				listed = true
+				found = add(found, c.check(p.schema, v[key], below, depth+1)...)
+			}
+		}
+		if !listed && n.additional != nil {
+			if n.additional.never {
+				found = add(found, Mismatch{below, "there is no such key" + known(n)})
+				continue
+			}
+			found = add(found, c.check(n.additional, v[key], below, depth+1)...)
+		}
+	}
+	return found
+}
+
+// known lists the keys that there are, if they are not more than one reads.
 func known(n *node) string {
-	keys := slices.Sorted(maps.Keys(n.properties))
-	if len(keys) == 0 || len(keys) > 12 {
+	if len(n.properties) == 0 || len(n.properties) > 12 {
 		return ""
 	}
-	return "; there are " + strings.Join(keys, ", ")
+	all := 0
+	for key := range n.properties {
+		all += len(key)
+	}
+	if all > 1000 {
+		return ""
+	}
+	return "; there are " + strings.Join(slices.Sorted(maps.Keys(n.properties)), ", ")
 }
 
 func (c *checker) array(n *node, v []any, at string, depth int) (found []Mismatch) {
 	seen, contained := map[string]int{}, n.contains == nil
 	for i, one := range v {
-		below := at + "/" + strconv.Itoa(i)
+		if i >= len(n.prefix) && n.items == nil && contained && !n.unique {
+			break // nothing is asked of the others
+		}
+		below, ok := c.below(at, strconv.Itoa(i))
+		if full(found) || !ok {
+			return found
+		}
 		switch {
 		case i < len(n.prefix):
-			found = append(found, c.check(n.prefix[i], one, below, depth+1)...)
+			found = add(found, c.check(n.prefix[i], one, below, depth+1)...)
 		case n.items != nil && n.items.never:
-			return append(found, Mismatch{at, fmt.Sprintf("expected at most %d items, found %d", len(n.prefix), len(v))})
+			return add(found, Mismatch{at, fmt.Sprintf("expected at most %d items, found %d", len(n.prefix), len(v))})
 		case n.items != nil:
-			found = append(found, c.check(n.items, one, below, depth+1)...)
+			found = add(found, c.check(n.items, one, below, depth+1)...)
 		}
 		if !contained {
 			contained = len(c.check(n.contains, one, below, depth+1)) == 0
 		}
-		if n.unique && c.spend(1) {
+		if n.unique && c.weigh(one) {
 			key := canonical(one)
 			if first, twice := seen[key]; twice {
-				found = append(found, Mismatch{below, fmt.Sprintf("is the same as item %d, and each must be another", first)})
+				found = add(found, Mismatch{below, fmt.Sprintf("is the same as item %d, and each must be another", first)})
 			}
 			seen[key] = i
 		}
-		if c.steps <= 0 {
-			return nil
-		}
 	}
 	if !contained {
-		found = append(found, Mismatch{at, "holds no item of the kind that it must (contains)"})
+		found = add(found, Mismatch{at, "holds no item of the kind that it must (contains)"})
 	}
 	return found
 }
@@ -199,23 +268,26 @@ func (c *checker) array(n *node, v []any, at string, depth int) (found []Mismatc
 // combined looks at schemas that apply to the same value.
 func (c *checker) combined(n *node, v any, at string, depth int) (found []Mismatch) {
 	for _, one := range n.all {
-		found = append(found, c.check(one, v, at, depth+1)...)
+		if full(found) {
+			return found
+		}
+		found = add(found, c.check(one, v, at, depth+1)...)
 	}
 	if len(n.any) > 0 {
 		if _, nearest := c.fitting(n.any, v, at, depth, 1); nearest != nil {
-			found = append(found, nearest...)
+			found = add(found, nearest...)
 		}
 	}
 	if len(n.one) > 0 {
 		switch fit, nearest := c.fitting(n.one, v, at, depth, 2); {
 		case nearest != nil:
-			found = append(found, nearest...)
+			found = add(found, nearest...)
 		case fit > 1:
-			found = append(found, Mismatch{at, "fits more than one of the forms of which it must have one (oneOf)"})
+			found = add(found, Mismatch{at, "fits more than one of the forms of which it must have one (oneOf)"})
 		}
 	}
 	if n.not != nil && len(c.check(n.not, v, at, depth+1)) == 0 {
-		found = append(found, Mismatch{at, "is what it must not be (not)"})
+		found = add(found, Mismatch{at, "is what it must not be (not)"})
 	}
 	if n.test != nil {
 		next := n.els
@@ -223,7 +295,7 @@ func (c *checker) combined(n *node, v any, at string, depth int) (found []Mismat
 			next = n.then
 		}
 		if next != nil {
-			found = append(found, c.check(next, v, at, depth+1)...)
+			found = add(found, c.check(next, v, at, depth+1)...)
 		}
 	}
 	return found
@@ -231,6 +303,7 @@ func (c *checker) combined(n *node, v any, at string, depth int) (found []Mismat
 
 // fitting counts the schemas that v fits, up to most; where it fits none, it returns what the one says that v is nearest to.
 func (c *checker) fitting(nodes []*node, v any, at string, depth, most int) (fit int, nearest []Mismatch) {
+	level := -1 // of nearest
 	for _, one := range nodes {
 		found := c.check(one, v, at, depth+1)
 		if len(found) == 0 {
@@ -239,14 +312,17 @@ func (c *checker) fitting(nodes []*node, v any, at string, depth, most int) (fit
 			}
 			continue
 		}
-		if nearest == nil || deepest(found) > deepest(nearest) || deepest(found) == deepest(nearest) && len(found) < len(nearest) {
-			nearest = found
+		if l := c.deepest(found); l > level || l == level && len(found) < len(nearest) {
+			nearest, level = found, l
 		}
 	}
 	if fit > 0 || c.steps <= 0 {
 		return fit, nil
 	}
 	first := nearest[0]
+	if !c.text(first.Message) { // it grows with each level
+		return 0, nil
+	}
 	rest := ""
 	if first.Pointer != at {
 		rest = strings.TrimPrefix(first.Pointer, at) + ": "
@@ -254,8 +330,11 @@ func (c *checker) fitting(nodes []*node, v any, at string, depth, most int) (fit
 	return 0, []Mismatch{{at, fmt.Sprintf("fits none of its %d forms; the nearest says %s%s", len(nodes), rest, first.Message)}}
 }
 
-func deepest(found []Mismatch) (n int) {
+func (c *checker) deepest(found []Mismatch) (n int) {
 	for _, m := range found {
+		if !c.text(m.Pointer) {
+			return n
+		}
 		n = max(n, strings.Count(m.Pointer, "/"))
 	}
 	return n

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,15 +13,45 @@ import (
 // compiler makes nodes out of a schema's JSON.
 type compiler struct {
 	doc       any
-	known     map[string]*node // by the pointer of their place in doc; a reference may lead to one that is being made
+	known     map[string]*node // by the pointer of their place in doc, in its one spelling; a reference may lead to one that is being made
 	unchecked []string
+	pointers  int   // bytes of the pointers made so far
+	programs  int   // instructions of the patterns so far
+	err       error // why nothing more is compiled
 }
 
-// maxDepth bounds how deep schemas nest; a manifest nests less.
-const maxDepth = 128
+// What a schema may be at most. A manifest has 256 KiB, which written for the purpose become gigabytes; those that people write have some
+// dozens of schemas.
+const (
+	maxDepth     = 128 // of schemas in each other
+	maxNodes     = 10_000
+	maxPointers  = 8 << 20
+	maxUnchecked = 100 // are named
+)
 
 func (c *compiler) skip(at, format string, a ...any) {
-	c.unchecked = append(c.unchecked, at+": "+fmt.Sprintf(format, a...))
+	switch n := len(c.unchecked); {
+	case n < maxUnchecked:
+		c.unchecked = append(c.unchecked, at+": "+fmt.Sprintf(format, a...))
+	case n == maxUnchecked:
+		c.unchecked = append(c.unchecked, "and more")
+	}
+}
+
+// refuse ends the compiling; the first reason stays.
+func (c *compiler) refuse(format string, a ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf("schema: "+format, a...)
+	}
+}
+
+// below is the pointer of a part of what lies at another.
+func (c *compiler) below(at, key string) string {
+	p := at + "/" + escape(key)
+	if c.pointers += len(p); c.pointers > maxPointers {
+		c.refuse("its keys are too long for how deep they lie; shorten them")
+	}
+	return p
 }
 
 // schema makes the node of what lies at a pointer.
@@ -31,6 +60,12 @@ func (c *compiler) schema(at string, v any) *node {
 		return n
 	}
 	n := &node{}
+	if len(c.known) == maxNodes {
+		c.refuse("it is made of more than %d schemas; describe less, or in fewer parts", maxNodes)
+	}
+	if c.err != nil {
+		return n
+	}
 	c.known[at] = n
 	switch v := v.(type) {
 	case bool:
@@ -41,7 +76,10 @@ func (c *compiler) schema(at string, v any) *node {
 			return n
 		}
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			c.keyword(n, v, key, at+"/"+escape(key))
+			if c.err != nil {
+				break
+			}
+			c.keyword(n, v, key, c.below(at, key))
 		}
 	default:
 		c.skip(at, "expected a schema, found %s", name(v))
@@ -93,7 +131,9 @@ func (c *compiler) types(at string, v any) (types []string) {
 			c.skip(at, "%s is no type of JSON Schema", show(one))
 			return nil
 		}
-		types = append(types, s)
+		if !slices.Contains(types, s) {
+			types = append(types, s)
+		}
 	}
 	return types
 }
@@ -112,20 +152,6 @@ func (c *compiler) names(at string, v any) (names []string) {
 	return names
 }
 
-func (c *compiler) regexp(at string, v any) *regexp.Regexp {
-	s, ok := v.(string)
-	if !ok {
-		c.skip(at, "expected a text, found %s", name(v))
-		return nil
-	}
-	r, err := regexp.Compile(s)
-	if err != nil {
-		c.skip(at, "the pattern cannot be used: %v", err) // RE2 has no look-around
-		return nil
-	}
-	return r
-}
-
 func (c *compiler) byName(at string, v any) map[string]*node {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -134,7 +160,10 @@ func (c *compiler) byName(at string, v any) map[string]*node {
 	}
 	nodes := make(map[string]*node, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		nodes[key] = c.schema(at+"/"+escape(key), m[key])
+		if c.err != nil {
+			break
+		}
+		nodes[key] = c.schema(c.below(at, key), m[key])
 	}
 	return nodes
 }
@@ -145,7 +174,10 @@ func (c *compiler) list(at string, v any) (nodes []*node) {
 		c.skip(at, "expected a list of schemas, found %s", name(v))
 	}
 	for i, one := range list {
-		nodes = append(nodes, c.schema(at+"/"+strconv.Itoa(i), one))
+		if c.err != nil {
+			break
+		}
+		nodes = append(nodes, c.schema(c.below(at, strconv.Itoa(i)), one))
 	}
 	return nodes
 }
@@ -157,7 +189,10 @@ func (c *compiler) object(n *node, key, at string, value any) {
 	case "patternProperties":
 		nodes := c.byName(at, value)
 		for _, p := range slices.Sorted(maps.Keys(nodes)) {
-			if r := c.regexp(at+"/"+escape(p), p); r != nil {
+			if c.err != nil {
+				break
+			}
+			if r := c.regexp(c.below(at, p), p); r != nil {
 				n.patterns = append(n.patterns, patterned{r, nodes[p]})
 			}
 		}
@@ -181,7 +216,10 @@ func (c *compiler) dependent(n *node, at string, value any) {
 		n.dependent = map[string]*node{}
 	}
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		below := at + "/" + escape(key)
+		if c.err != nil {
+			break
+		}
+		below := c.below(at, key)
 		then := &node{}
 		if _, list := m[key].([]any); list {
 			then.required = c.names(below, m[key])
@@ -250,18 +288,18 @@ func (c *compiler) reference(at string, v any) *node {
 		c.skip(at, "%s is not a place in this schema, such as #/$defs/name", show(v))
 		return nil
 	}
-	found := c.doc
+	found, place := c.doc, []string{""}
 	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		if pointer == "" {
 			break
 		}
-		key := strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+		key := strings.ReplaceAll(strings.ReplaceAll(part, "~1", "/"), "~0", "~")
 		switch in := found.(type) {
 		case map[string]any:
 			found, ok = in[key]
 		case []any:
 			i, err := strconv.Atoi(key)
-			if ok = err == nil && i >= 0 && i < len(in); ok {
+			if ok = err == nil && i >= 0 && i < len(in) && strconv.Itoa(i) == key; ok { // RFC 6901: not 00, nor +0
 				found = in[i]
 			}
 		default:
@@ -271,8 +309,9 @@ func (c *compiler) reference(at string, v any) *node {
 			c.skip(at, "there is no %s in this schema", show(v))
 			return nil
 		}
+		place = append(place, escape(key)) // a ~ that stands alone is taken for itself; the place has one spelling
 	}
-	return c.schema(pointer, found)
+	return c.schema(strings.Join(place, "/"), found)
 }
 
 // bound is a limit for something that can be counted.
@@ -310,4 +349,6 @@ func (c *compiler) bound(n *node, v map[string]any, key, at string) {
 }
 
 // escape makes a key a part of a JSON Pointer.
-func escape(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+func escape(key string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+}

@@ -12,14 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 )
 
 // Schema is one that was compiled. It is immutable: many may check with it at a time.
 type Schema struct {
 	// Unchecked are the places of the schema that values are not checked for, and why, in the order of their pointers:
-	// keywords that this package does not know how to check, and those that are not as the standard wants them.
+	// keywords that this package does not know how to check, and those that are not as the standard wants them. Of very many, the first.
 	Unchecked []string
 
 	root *node
@@ -50,15 +49,15 @@ type node struct {
 	then, els     *node
 
 	bounds  []bound
-	pattern *regexp.Regexp
+	pattern *pattern
 }
 
 type patterned struct {
-	name   *regexp.Regexp
+	name   *pattern
 	schema *node
 }
 
-// Compile reads a schema. An error says that it is no schema at all; what is wrong with a part of it is in Unchecked.
+// Compile reads a schema. An error says that it is no schema at all, or one of a size that no parameters need; what is wrong with a part of it is in Unchecked.
 func Compile(text json.RawMessage) (*Schema, error) {
 	doc, err := decode(text)
 	if err != nil {
@@ -70,9 +69,11 @@ func Compile(text json.RawMessage) (*Schema, error) {
 		return nil, fmt.Errorf("schema: expected an object, found %s", name(doc))
 	}
 	c := &compiler{doc: doc, known: map[string]*node{}}
-	s := &Schema{root: c.schema("", doc)}
-	s.Unchecked = c.unchecked
-	return s, nil
+	root := c.schema("", doc)
+	if c.err != nil {
+		return nil, c.err
+	}
+	return &Schema{Unchecked: c.unchecked, root: root}, nil
 }
 
 // decode reads exactly one JSON value, with its numbers as they are written.
@@ -107,15 +108,23 @@ func (m Mismatch) String() string {
 // Error is why a value does not fit, in one line.
 type Error struct {
 	Mismatches []Mismatch // at least one
+	More       bool       // there are more, which nobody collected
 }
 
-const maxShown = 5
+const (
+	maxShown      = 5
+	maxMismatches = 100
+)
 
 func (e *Error) Error() string {
 	var parts []string
 	for i, m := range e.Mismatches {
 		if i == maxShown {
-			parts = append(parts, fmt.Sprintf("and %d more", len(e.Mismatches)-i))
+			rest := fmt.Sprintf("and %d more", len(e.Mismatches)-i)
+			if e.More {
+				rest = fmt.Sprintf("and more than %d more", len(e.Mismatches)-i)
+			}
+			parts = append(parts, rest)
 			break
 		}
 		parts = append(parts, m.String())
@@ -137,8 +146,10 @@ func (s *Schema) Check(text []byte) error {
 	switch {
 	case c.steps <= 0:
 		return ErrCostly
+	case len(found) > maxMismatches:
+		return &Error{found[:maxMismatches], true}
 	case len(found) > 0:
-		return &Error{found}
+		return &Error{found, false}
 	}
 	return nil
 }

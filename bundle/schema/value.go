@@ -59,6 +59,50 @@ func equal(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
+// equal spends for a comparison before it is made.
+func (c *checker) equal(a, b any) bool {
+	if !c.spend(1) {
+		return false
+	}
+	switch x := a.(type) {
+	case string:
+		y, ok := b.(string)
+		return ok && len(x) == len(y) && c.text(x) && x == y
+	case json.Number:
+		y, ok := b.(json.Number)
+		return ok && c.text(string(x)) && c.text(string(y)) && number(x) == number(y)
+	case []any:
+		y, ok := b.([]any)
+		return ok && len(x) == len(y) && c.weigh(x) && c.weigh(y) && equal(x, y)
+	case map[string]any:
+		y, ok := b.(map[string]any)
+		return ok && len(x) == len(y) && c.weigh(x) && c.weigh(y) && equal(x, y)
+	}
+	return equal(a, b)
+}
+
+// weigh spends for going through a value once, before that is done.
+func (c *checker) weigh(v any) bool {
+	if !c.spend(1) {
+		return false
+	}
+	switch v := v.(type) {
+	case string:
+		return c.text(v)
+	case json.Number:
+		return c.text(string(v))
+	case []any:
+		return !slices.ContainsFunc(v, func(one any) bool { return !c.weigh(one) })
+	case map[string]any:
+		for key, one := range v {
+			if !c.text(key) || !c.weigh(one) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // number is one text for each number, as far as a float or the way it is written tells them apart.
 func number(n json.Number) string {
 	if n == "-0" {
@@ -119,12 +163,17 @@ func name(v any) string {
 
 // show is the value itself where it is short, else its kind.
 func show(v any) string {
-	switch v.(type) {
+	const most = 60
+	switch v := v.(type) {
 	case []any, map[string]any:
 		return name(v)
+	case string:
+		if len(v) > most { // a value can be megabytes, and asked for often
+			return name(v)
+		}
 	}
 	text, err := json.Marshal(v)
-	if err != nil || len(text) > 60 {
+	if err != nil || len(text) > most {
 		return name(v)
 	}
 	return string(text)

@@ -86,7 +86,7 @@ func (d *decision) checkParams(f *files) error {
 	case errors.As(err, &mismatch):
 		return &helper.Error{Message: fmt.Sprintf("they do not fit the schema in %s: %v", d.bundle.Manifest, mismatch), Field: "params"}
 	case errors.Is(err, schema.ErrCostly):
-		return &helper.Error{Message: err.Error(), File: d.bundle.Manifest, Hint: "the skill's schema has too many alternatives, or refers to itself"}
+		return &helper.Error{Message: err.Error(), File: d.bundle.Manifest, Hint: "the skill's schema has too many alternatives or patterns for parameters of this size, or refers to itself"}
 	}
 	return &helper.Error{Message: fmt.Sprintf("the parameters are not JSON: %v", err), Hint: "other input goes to the skill's standard input, or to --input"}
 }
