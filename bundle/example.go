@@ -1,9 +1,6 @@
 package bundle
 
-import (
-	"encoding/json"
-	"slices"
-)
+import "encoding/json"
 
 // Example is the least that an entry's schema takes, as far as that is a simple one; nil for an entry without a schema.
 func (e *Entry) Example() json.RawMessage {
@@ -64,9 +61,15 @@ func example(schema map[string]any, most bool, depth int) any {
 	}
 	object := map[string]any{}
 	properties, _ := schema["properties"].(map[string]any)
-	required, _ := schema["required"].([]any)
+	list, _ := schema["required"].([]any)
+	required := make(map[string]bool, len(list)) // a stranger's schema may have ten thousands of both
+	for _, name := range list {
+		if name, ok := name.(string); ok {
+			required[name] = true
+		}
+	}
 	for name, p := range properties {
-		if property, ok := p.(map[string]any); ok && (most || slices.Contains(required, any(name))) {
+		if property, ok := p.(map[string]any); ok && (most || required[name]) {
 			object[name] = example(property, most, depth+1)
 		}
 	}
