@@ -56,6 +56,8 @@ type Call struct {
 	// Publish are sockets at which ports of the box are to be reached, which the policy's network.ingress names. They stay the caller's.
 	Publish []*Listener
 
+	Manifest *helper.Manifest // what a manifest of another system asks for within Policy, see policy.Manifest; nil is none
+
 	Output         string // directory that takes the files left in /output, made if it is not there; existing files are not replaced. "" is nowhere
 	AuditDir       string // where a helper of the caller's own records the call; "" is AuditDir(). The system service records where it always does
 	IgnoreDeclared bool   // leave out what the bundle's own policy narrows, so that Policy alone holds: for who observes a skill
@@ -92,7 +94,7 @@ func exec(ctx context.Context, c *Call, session string) (*Result, error) {
 	s := &sending{request: &helper.Request{
 		Version: helper.Version, Op: op, Session: session, BundleName: c.Bundle, PolicyName: cmp.Or(c.PolicyName, c.Policy), Words: c.Words, Entry: c.Entry, MountAt: c.MountAt, WorkDir: c.WorkDir,
 		TimeoutMS: c.Timeout.Milliseconds(), Capture: c.Stdout == nil || c.Stderr == nil, CacheDir: CacheDir(), ImageDir: ImageDir(),
-		AuditDir: cmp.Or(c.AuditDir, AuditDir()), AuditConfig: c.auditConfig(), Asker: asker(os.Getpid()), IgnoreBundlePolicy: c.IgnoreDeclared,
+		AuditDir: cmp.Or(c.AuditDir, AuditDir()), AuditConfig: c.auditConfig(), Asker: asker(os.Getpid()), IgnoreBundlePolicy: c.IgnoreDeclared, Manifest: c.Manifest,
 		Command: c.Command, EnvSet: c.Set, Binds: c.Binds, Defaults: c.Defaults, MaxFiles: c.MaxFiles, MaxBytes: c.MaxBytes, Follow: c.Denied != nil,
 		RequireDigest: c.RequireDigest, TrustRemoteCode: c.TrustRemoteCode,
 	}}

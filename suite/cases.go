@@ -22,7 +22,7 @@ const maxFile = 1 << 20
 type Case struct {
 	Name    string            `yaml:"name"`     // "case N" without one
 	Skill   string            `yaml:"skill"`    // the skill's directory below the file's, "" for the file's own
-	Tool    string            `yaml:"tool"`     // which skill of a .skill-engine.toml is meant
+	Tool    string            `yaml:"tool"`     // SKILL or SKILL@INSTANCE of a .skill-engine.toml
 	Entry   string            `yaml:"entry"`    // --entry
 	Words   []string          `yaml:"words"`    // after --
 	Params  yaml.Node         `yaml:"params"`   // any value; goes as JSON
@@ -35,7 +35,7 @@ type Case struct {
 	Expect  Expect            `yaml:"expect"`
 
 	dir     string // the test file's
-	own     bool   // the test file is the skill's own
+	callers bool   // the test file is the caller's own word, and not what somebody brought with the skills
 	timeout time.Duration
 	params  json.RawMessage
 }
@@ -92,8 +92,14 @@ func readCases(dir string) ([]*Case, error) {
 	return file.Cases, nil
 }
 
+// toolName is SKILL or SKILL@INSTANCE of a manifest.
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._@-]*$`)
+
 // prepare reads what is written as text.
 func (c *Case) prepare() (err error) {
+	if c.Tool != "" && !toolName.MatchString(c.Tool) {
+		return fmt.Errorf("tool: %q is no name of a skill: letters, digits and . _ @ -, not one of these first", c.Tool)
+	}
 	if c.Timeout != "" {
 		if c.timeout, err = time.ParseDuration(c.Timeout); err != nil || c.timeout < time.Millisecond {
 			return fmt.Errorf("timeout: %q is no duration of at least 1ms, such as 10s", c.Timeout)

@@ -1,75 +1,96 @@
 package suite
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
-	"time"
+	"runtime"
 
 	"skillbox/client"
+	"skillbox/engine"
 	"skillbox/helper"
 )
 
-// engine runs a tool of a .skill-engine.toml by the program skillbox, which knows that format.
-func (o *Options) engine(ctx context.Context, t *trial, call *client.Call) (*helper.Result, error) {
-	if o.Command == "" || !knowsManifests(ctx, o.Command) {
-		return nil, &skipped{"this build has no `skillbox exec --manifest`"}
+// byManifest has the call run a tool of a .skill-engine.toml. A refusal is the case's result, as it is of `skillbox exec --manifest`.
+func (o *Options) byManifest(t *trial, call *client.Call, files *opened) (refused *helper.Result, err error) {
+	run, err := o.resolve(t, call, files)
+	if err == nil && !o.Trust {
+		err = o.limit(run, t, call, files)
 	}
-	args := []string{"exec", "--json", "--mode", orOneshot(o.Mode), "--manifest", filepath.Join(t.skill.dir, engineFile)}
-	if call.Policy != "" {
-		args = append(args, "--policy", call.Policy) // the most that a manifest may ask for
+	var reason *helper.Error
+	switch {
+	case errors.As(err, &reason):
+		return helper.Failure(helper.Failed, reason), nil
+	case err != nil:
+		return nil, err
 	}
-	if call.Timeout > 0 {
-		args = append(args, "--timeout", call.Timeout.String())
+	t.outcome.Warnings = append(t.outcome.Warnings, run.Warnings...)
+	call.Bundle, call.Words, call.WorkDir, call.Manifest = run.Bundle, run.Words, run.WorkDir, &run.Manifest
+	maps.Copy(call.Env, run.Env)
+	if call.Bundle == "" { // all that runs is in the image
+		call.Bundle, err = files.directory()
 	}
-	args = append(append(args, t.one.Tool, "--"), call.Words...)
-	c := exec.CommandContext(ctx, o.Command, args...)
-	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
-	c.WaitDelay = 10 * time.Second
-	c.Dir = t.skill.dir
-	c.Env = ownEnvironment(call.Env)
-	c.Stdin = call.Stdin
-	var stdout, stderr bytes.Buffer
-	c.Stdout, c.Stderr = &stdout, &stderr
-	err := c.Run()
-	var r helper.Result
-	if parseErr := json.Unmarshal(stdout.Bytes(), &r); parseErr != nil {
-		return nil, errors.Join(fmt.Errorf("skillbox exec --manifest: %s", strings.TrimSpace(stderr.String())), parseErr, err)
-	}
-	return &r, nil
+	return nil, err
 }
 
-// ownEnvironment is what the program needs itself, and what the case gives: a manifest may name any variable of its environment.
-func ownEnvironment(given map[string]string) (env []string) {
-	for _, variable := range os.Environ() {
-		name, _, _ := strings.Cut(variable, "=")
-		switch {
-		case strings.HasPrefix(name, "SKILLBOX_"), strings.HasPrefix(name, "XDG_"), name == "PATH", name == "HOME", name == "TMPDIR":
-			env = append(env, variable)
+// resolve reads the manifest. Its variables are those that the case gives: the caller's environment is nothing that it may name, but for HOME
+// where it counts as the caller's own.
+func (o *Options) resolve(t *trial, call *client.Call, files *opened) (*engine.Run, error) {
+	dir, err := filepath.EvalSymlinks(t.skill.dir)
+	if err != nil {
+		return nil, err
+	}
+	f, err := files.open(dir, engineFile)
+	if err != nil {
+		return nil, err
+	}
+	withheld := ""
+	env := func(name string) (string, bool) {
+		value, given := call.Env[name]
+		if !given {
+			caller, set := os.LookupEnv(name)
+			if set && name == "HOME" && o.Trust {
+				return caller, true
+			}
+			if set {
+				withheld = name
+			}
 		}
+		return value, given
 	}
-	for name, value := range given {
-		env = append(env, name+"="+value)
+	m, err := engine.Read(filepath.Join(dir, engineFile), f, env)
+	if err != nil {
+		return nil, err
 	}
-	return env
+	h := engine.Host{Dir: dir, WorkDir: dir, Home: engine.Home(), Arch: runtime.GOARCH, Env: env, Real: engine.Real}
+	run, err := m.Resolve(h, engine.Call{Skill: t.one.Tool, Words: call.Words})
+	var reason *helper.Error
+	if errors.As(err, &reason) && withheld != "" {
+		reason.Hint = fmt.Sprintf("nothing of your environment is passed, %s neither: a case gives values by env; --trust-bundle-policy lets HOME be named", withheld)
+	}
+	return run, err
 }
 
-func orOneshot(mode string) string {
-	if mode == "" {
-		return "oneshot"
+// limit holds the run to the policy of the case, to which it adds the paths that the skill may be shown of its own.
+func (o *Options) limit(run *engine.Run, t *trial, call *client.Call, files *opened) error {
+	operator, err := parsed(call.Policy, call.PolicyName)
+	if err != nil {
+		return err
 	}
-	return mode
-}
-
-// knowsManifests asks the program for its help: builds without skill-engine's manifests refuse the flag.
-func knowsManifests(ctx context.Context, command string) bool {
-	help, err := exec.CommandContext(ctx, command, "exec", "--help").Output()
-	return err == nil && bytes.Contains(help, []byte("--manifest"))
+	dir, err := filepath.EvalSymlinks(t.skill.dir)
+	if err != nil {
+		return err
+	}
+	shown, err := bound(run, operator, dir)
+	if err != nil || !shown {
+		return err
+	}
+	f, err := files.text("policy", string(operator.Stated()))
+	if err != nil {
+		return err
+	}
+	call.Policy = fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+	return nil
 }

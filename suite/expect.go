@@ -54,6 +54,9 @@ func because(r *helper.Result) string {
 	if r.Error == nil {
 		return ""
 	}
+	if r.Error.Hint != "" {
+		return ": " + r.Error.Error() + " (" + r.Error.Hint + ")"
+	}
 	return ": " + r.Error.Error()
 }
 

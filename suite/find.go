@@ -142,10 +142,29 @@ func (f *finding) addCases(at string) {
 		path := filepath.Join(at, c.Skill)
 		s := f.byPath[path]
 		if s == nil {
+			if err := f.noLink(at, c.Skill); err != nil {
+				fail(fmt.Errorf("%s: case %q: skill %q: %w", filepath.Join(at, TestFile), c.Name, c.Skill, err))
+				return
+			}
 			s = &Skill{Path: path, Layout: Directory, dir: filepath.Join(f.root, path)}
 			f.byPath[path] = s
 		}
-		c.own = path == at && s.Layout != Directory
 		s.Cases = append(s.Cases, c)
 	}
+}
+
+// noLink refuses a directory that is reached by a link: what lies elsewhere is not the test file's to show.
+func (f *finding) noLink(at, name string) error {
+	dir := filepath.Join(f.root, at)
+	for _, part := range strings.Split(filepath.Clean(name), "/") {
+		dir = filepath.Join(dir, part)
+		info, err := os.Lstat(dir)
+		switch {
+		case err != nil:
+			return err
+		case !info.IsDir():
+			return fmt.Errorf("%s is no directory, and links are not followed", dir)
+		}
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package suite
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,34 +15,55 @@ import (
 )
 
 // opened are the files of one case. They are named by their descriptors: a path could be another file's by the time it is opened again.
-type opened struct{ all []*os.File }
+type opened struct {
+	all  []*os.File
+	dirs []string // made for the case
+}
 
 func (o *opened) close() {
 	for _, f := range o.all {
 		f.Close()
 	}
+	for _, dir := range o.dirs {
+		os.RemoveAll(dir)
+	}
 }
 
-func (o *opened) keep(f *os.File) string {
-	o.all = append(o.all, f)
-	return fmt.Sprintf("/proc/self/fd/%d", f.Fd())
+// directory is an empty one, which goes with the case.
+func (o *opened) directory() (string, error) {
+	dir, err := os.MkdirTemp("", "skillbox-test-")
+	if err != nil {
+		return "", fmt.Errorf("suite: %w", err)
+	}
+	o.dirs = append(o.dirs, dir)
+	return dir, nil
 }
 
-// below opens a file below dir; no link leads out of there.
-func (o *opened) below(dir, name string) (string, error) {
+// open opens a regular file below dir; no link leads out of there.
+func (o *opened) open(dir, name string) (*os.File, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer root.Close()
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", errors.Join(fmt.Errorf("%s is no regular file", name), err, f.Close())
+		return nil, errors.Join(fmt.Errorf("%s is no regular file", name), err, f.Close())
 	}
-	return o.keep(f), nil
+	o.all = append(o.all, f)
+	return f, nil
+}
+
+// below names a file that open opens.
+func (o *opened) below(dir, name string) (string, error) {
+	f, err := o.open(dir, name)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", f.Fd()), nil
 }
 
 // text is a file without a name.
@@ -59,10 +81,10 @@ func (o *opened) text(name, content string) (*os.File, error) {
 // policy is the file with the policy under which a case runs, and its name in messages; "" is the defaults.
 func (o *Options) policy(c *Case, files *opened, out *Outcome) (path, name string, err error) {
 	if c.Policy.Kind == 0 {
-		return o.Policy, o.Policy, nil
+		return o.Policy, o.policyName, nil
 	}
 	name, text, err := c.asked(files)
-	if err == nil && c.own && !o.Trust {
+	if err == nil && !c.callers {
 		text, err = o.narrowed(name, text, out)
 	}
 	if err != nil {
@@ -86,11 +108,13 @@ func (c *Case) asked(files *opened) (name string, text []byte, err error) {
 	if c.Policy.Kind != yaml.ScalarNode || strings.TrimSpace(c.Policy.Value) == "" {
 		return "", nil, fmt.Errorf("%s:%d: policy: must be the path of one, or a policy", at, c.Policy.Line)
 	}
-	path, err := files.below(c.dir, c.Policy.Value)
+	f, err := files.open(c.dir, c.Policy.Value)
 	if err != nil {
 		return "", nil, fmt.Errorf("policy: %w", err)
 	}
-	text, err = os.ReadFile(path)
+	if text, err = io.ReadAll(io.LimitReader(f, maxFile+1)); len(text) > maxFile {
+		err = fmt.Errorf("policy: %s is larger than 1 MiB", c.Policy.Value)
+	}
 	return filepath.Join(c.dir, c.Policy.Value), text, err
 }
 
@@ -107,28 +131,34 @@ func versioned(n *yaml.Node) *yaml.Node {
 	return &whole
 }
 
-// narrowed is what a skill's own test file asks for within what the caller allows, as with a policy that a bundle declares.
+// parsed is the policy in a file, or the defaults where there is none.
+func parsed(path, name string) (*policy.Policy, error) {
+	if path == "" {
+		return policy.Default(), nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Parse(name, text)
+}
+
+// narrowed is what a test file asks for within what the caller allows, as with a policy that a bundle declares.
 func (o *Options) narrowed(name string, text []byte, out *Outcome) ([]byte, error) {
 	asked, err := policy.Parse(name, text)
 	if err != nil {
 		return nil, err
 	}
-	operator := policy.Default()
-	if o.Policy != "" {
-		text, err := os.ReadFile(o.Policy)
-		if err != nil {
-			return nil, err
-		}
-		if operator, err = policy.Parse(o.Policy, text); err != nil {
-			return nil, err
-		}
+	operator, err := parsed(o.Policy, o.policyName)
+	if err != nil {
+		return nil, err
 	}
 	granted, err := policy.Grant(nil, operator, asked)
 	if err != nil {
 		return nil, err
 	}
 	for _, note := range granted.Requested {
-		out.Warnings = append(out.Warnings, note.String()+" (the skill's own test file asks for it: --trust-bundle-policy)")
+		out.Warnings = append(out.Warnings, note.String()+" (the test file asks for it: --trust-cases or --trust-bundle-policy)")
 	}
 	return granted.Policy.Stated(), nil
 }

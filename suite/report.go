@@ -36,6 +36,9 @@ func (r *Report) Text() string {
 		for _, why := range o.Why {
 			fmt.Fprintf(&b, "  %s\n", visible(why))
 		}
+		for _, warning := range o.Warnings {
+			fmt.Fprintf(&b, "  warning: %s\n", visible(warning))
+		}
 		if text := strings.TrimSpace(o.Stderr); text != "" {
 			fmt.Fprintf(&b, "  stderr: %s\n", visible(last(text)))
 		}

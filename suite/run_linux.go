@@ -1,10 +1,12 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"sync"
 	"time"
@@ -19,12 +21,14 @@ type Options struct {
 	Dir      string
 	Jobs     int            // runs at a time; 0 is one
 	Only     *regexp.Regexp // of "SKILL/CASE"; nil is all
-	Policy   string         // file with the policy of every case that has none, and the limit of what skills' own test files may ask for
-	Trust    bool           // let the policies in skills' own test files count as the caller's
+	Policy   string         // file with the policy of every case that has none, and the limit of what test files and manifests may ask for
+	Trust    bool           // let the policies of all test files in Dir, and manifests that ask for something, count as the caller's
+	Cases    string         // test file in Dir that is the caller's own word, whatever Trust says; "" is none
 	Mode     string         // who runs them, as package client knows it; "" is oneshot, of which nothing stays
 	Timeout  time.Duration  // of a case, all in all; 0 is a minute
-	Command  string         // the program skillbox, for what package client does not do
 	Progress func(done, all int, last *Outcome)
+
+	policyName string // Policy as it was given, for messages
 }
 
 // ErrNoSkills says that a directory holds none.
@@ -34,8 +38,15 @@ var ErrNoSkills error = &helper.Error{Message: "there is no skill to test", Hint
 // was found out before.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	began := time.Now()
+	given := o.Dir
+	if err := o.absolute(); err != nil {
+		return nil, err
+	}
 	skills, err := Find(o.Dir)
 	if err != nil {
+		return nil, err
+	}
+	if err := o.believe(skills); err != nil {
 		return nil, err
 	}
 	var all []*trial
@@ -50,7 +61,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, ErrNoSkills
 	}
 	o.work(ctx, all)
-	r := &Report{Directory: o.Dir, Began: began.UTC(), DurationMS: milliseconds(began), Skills: len(skills)}
+	r := &Report{Directory: given, Began: began.UTC(), DurationMS: milliseconds(began), Skills: len(skills)}
 	for _, t := range all {
 		if t.outcome.Status == "" {
 			t.outcome.Status, t.outcome.Why = Skipped, []string{"interrupted"}
@@ -59,6 +70,38 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	r.count()
 	return r, ctx.Err()
+}
+
+// absolute has every path of the caller's mean the same wherever it is opened.
+func (o *Options) absolute() (err error) {
+	o.policyName = o.Policy
+	for _, path := range []*string{&o.Dir, &o.Policy, &o.Cases} {
+		if *path == "" {
+			continue
+		}
+		if *path, err = filepath.Abs(*path); err == nil && path != &o.Policy { // which may be /dev/fd/63
+			*path, err = filepath.EvalSymlinks(*path)
+		}
+		if err != nil {
+			return fmt.Errorf("suite: %w", err)
+		}
+	}
+	return nil
+}
+
+// believe marks the cases whose test file is the caller's word.
+func (o *Options) believe(skills []*Skill) error {
+	found := o.Cases == ""
+	for _, s := range skills {
+		for _, c := range s.Cases {
+			own := filepath.Join(c.dir, TestFile) == o.Cases
+			c.callers, found = o.Trust || own, found || own
+		}
+	}
+	if !found {
+		return &helper.Error{Message: o.Cases + " is none of the test files in " + o.Dir, Hint: "it is called " + TestFile + ", and lies in that directory or below it"}
+	}
+	return nil
 }
 
 // work does the trials, Jobs at a time.
@@ -179,16 +222,16 @@ func (o *Options) try(ctx context.Context, t *trial) {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	r, err := o.run(limited, t)
-	var skip *skipped
 	switch {
-	case errors.As(err, &skip):
-		out.Status, out.Why = Skipped, []string{skip.why}
-		return
 	case ctx.Err() != nil:
 		out.Status, out.Why = Skipped, []string{"interrupted"}
 		return
 	case err != nil:
 		out.Status, out.Why = Errored, []string{err.Error()}
+		var e *helper.Error
+		if errors.As(err, &e) && e.Hint != "" {
+			out.Why = append(out.Why, e.Hint)
+		}
 		return
 	case limited.Err() != nil:
 		out.Why = append(out.Why, fmt.Sprintf("did not end within %v", timeout))
@@ -220,24 +263,22 @@ func head(s string) string {
 	return s
 }
 
-// skipped is why a case cannot be tried in this build.
-type skipped struct{ why string }
-
-func (s *skipped) Error() string { return s.why }
-
 // run runs a case in a box.
 func (o *Options) run(ctx context.Context, t *trial) (*helper.Result, error) {
 	c := t.one
 	files := &opened{}
 	defer files.close()
 	call := client.Call{
-		Bundle: t.skill.dir, Mode: orOneshot(o.Mode), Words: c.Words, Entry: c.Entry, MountAt: c.MountAt, Params: c.params, Env: map[string]string{}, Timeout: c.timeout, Inputs: map[string]string{},
+		Bundle: t.skill.dir, Mode: cmp.Or(o.Mode, "oneshot"), Words: c.Words, Entry: c.Entry, MountAt: c.MountAt, Params: c.params, Env: map[string]string{}, Inputs: map[string]string{},
 	}
 	for name, value := range c.Env {
 		call.Env[name] = value // and nothing of the environment that the test runs in
 	}
 	var err error
 	if call.Policy, call.PolicyName, err = o.policy(c, files, t.outcome); err != nil {
+		return nil, err
+	}
+	if call.Timeout, err = c.limit(call.Policy, call.PolicyName, t.outcome); err != nil {
 		return nil, err
 	}
 	for name, path := range c.Inputs {
@@ -251,15 +292,27 @@ func (o *Options) run(ctx context.Context, t *trial) (*helper.Result, error) {
 		}
 	}
 	if t.skill.Layout == SkillEngine {
-		return o.engine(ctx, t, &call)
+		if refused, err := o.byManifest(t, &call, files); refused != nil || err != nil {
+			return refused, err
+		}
 	}
 	if c.Expect.Outputs != nil {
-		dir, err := os.MkdirTemp("", "skillbox-test-")
-		if err != nil {
-			return nil, fmt.Errorf("suite: %w", err)
+		if call.Output, err = files.directory(); err != nil {
+			return nil, err
 		}
-		defer os.RemoveAll(dir)
-		call.Output = dir
 	}
 	return client.Exec(ctx, call)
+}
+
+// limit is the case's time limit, 0 for the policy's, which only the caller's own word lengthens.
+func (c *Case) limit(policy, name string, out *Outcome) (time.Duration, error) {
+	if c.timeout == 0 || c.callers {
+		return c.timeout, nil
+	}
+	p, err := parsed(policy, name)
+	if err != nil || c.timeout <= p.Timeout {
+		return c.timeout, err
+	}
+	out.Warnings = append(out.Warnings, fmt.Sprintf("the case's timeout of %v is longer than the policy's %v, which holds: name it in the file of --policy", c.timeout, p.Timeout))
+	return 0, nil
 }

@@ -1,8 +1,8 @@
 // Package suite tries the skills of a directory: it finds them by their manifests, runs each in a box with the cases that a test file beside
 // it names, or else by a smoke run, and says which did as expected.
 //
-// A test file that lies in a skill's own directory is the skill's word. What it says grants nothing: its policies count as ones that the bundle
-// declares, unless the caller trusts them, and its files are those of its own directory.
+// What lies in the directory may be a stranger's, and grants nothing: policies of test files count as ones that a bundle declares, manifests of
+// skill-engine ask for no more than the caller's policy has, and files are those of the directory of who names them. The caller may say otherwise.
 package suite
 
 import (

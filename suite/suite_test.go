@@ -49,9 +49,6 @@ func TestSkillsAreFoundByTheirManifests(t *testing.T) {
 		line := s.Path + " " + string(s.Layout)
 		for _, c := range s.Cases {
 			line += " " + c.Name
-			if c.own {
-				line += "(own)"
-			}
 		}
 		if s.Err != nil {
 			line += " error"
@@ -59,7 +56,7 @@ func TestSkillsAreFoundByTheirManifests(t *testing.T) {
 		got = append(got, line)
 	}
 	want := []string{
-		".claude/skills/h agent-skill", "a agent-skill top case 1(own)", "b/c skillbox", "both skillbox", "broken directory error", "d skillware", "e skill-engine", "f mcpb", "g agent-skill",
+		".claude/skills/h agent-skill", "a agent-skill top case 1", "b/c skillbox", "both skillbox", "broken directory error", "d skillware", "e skill-engine", "f mcpb", "g agent-skill",
 		"plain directory case 2", "up directory error",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
@@ -83,11 +80,21 @@ func TestATestFileIsStrict(t *testing.T) {
 		"version: 1\ncases: [{words: {a: b}}]\n":                             "line",
 		"version: 1\ncases: [{skill: /etc}]\n":                               "does not lie below the file",
 		"version: 1\ncases: [{params: &a [*a]}]\n":                           "",
+		"version: 1\ncases: [{tool: --policy}]\n":                            "tool: \"--policy\" is no name",
+		"version: 1\ncases: [{tool: \"a\\nb\"}]\n":                           "is no name",
+		"version: 1\ncases: [{tool: a b}]\n":                                 "is no name",
+		"version: 1\ncases: [{skill: away}]\n":                               "links are not followed",
+		"version: 1\ncases: [{skill: away/x}]\n":                             "links are not followed",
+		"version: 1\ncases: [{skill: none}]\n":                               "no such file",
 		"version: 1\ncases: [{name: \xff}]\n":                                "UTF-8",
 		"version: 1\ncases: " + strings.Repeat("[", 200) + "\n":              "",
 		"version: 1\ncases: [{name: a}]\nx: " + strings.Repeat("y", maxFile): "larger than 1 MiB",
 	} {
-		found, err := Find(tree(t, map[string]string{TestFile: text}))
+		dir := tree(t, map[string]string{TestFile: text})
+		if err := os.Symlink(t.TempDir(), filepath.Join(dir, "away")); err != nil {
+			t.Fatal(err)
+		}
+		found, err := Find(dir)
 		if err != nil || len(found) != 1 {
 			t.Errorf("%.60q: %v, %v", text, found, err)
 			continue

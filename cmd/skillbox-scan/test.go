@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"regexp"
 	"runtime"
@@ -42,8 +41,8 @@ func testCommand() *cobra.Command {
 beside the skill or in a directory above it. A skill without cases is started once for each thing that
 it offers, its scripts with --help, and has to end by itself.
 
-What a test file in a skill's own directory says grants nothing: policies in it narrow --policy, or
-the defaults, as those do that a bundle declares.
+What lies in DIR grants nothing, test files and manifests included: their policies narrow --policy, or
+the defaults, as those do that a bundle declares. --trust-cases names a test file of your own.
 
 Exit code: 0 if everything was as expected, 1 if something was not, 2 if it could not be found out.`,
 		Example: `  skillbox test examples
@@ -61,12 +60,14 @@ Exit code: 0 if everything was as expected, 1 if something was not, 2 if it coul
 	f.IntVarP(&t.options.Jobs, "jobs", "j", runtime.NumCPU(), "`number` of skills that run at a time")
 	f.StringVar(&t.only, "run", "", "try only cases whose SKILL/CASE matches this `regexp`")
 	f.StringVarP(&t.options.Policy, "policy", "p", "", "`file` with the policy of every case that names none")
-	f.BoolVar(&t.options.Trust, "trust-bundle-policy", false, "let the policies in skills' own test files count as yours")
+	f.BoolVar(&t.options.Trust, "trust-bundle-policy", false, "let all policies of test files in DIR, and what manifests of skill-engine ask for, count as yours")
+	f.StringVar(&t.options.Cases, "trust-cases", "", "`file` in DIR: a test file of your own, whose policies count as yours")
 	f.DurationVarP(&t.options.Timeout, "timeout", "t", time.Minute, "longest `time` for a case, all in all")
 	f.StringVar(&t.options.Mode, "mode", "oneshot", "`who` runs them: oneshot, user, system or auto, as with exec")
 	f.StringVar(&t.json, "json", "", "write the report as JSON to this `file`, - for standard output instead of the table")
 	f.StringVar(&t.junit, "junit", "", "write the report as JUnit XML to this `file`")
 	complete(c, "policy", []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
+	complete(c, "trust-cases", []string{"yaml"}, cobra.ShellCompDirectiveFilterFileExt)
 	complete(c, "json", []string{"json"}, cobra.ShellCompDirectiveFilterFileExt)
 	complete(c, "junit", []string{"xml"}, cobra.ShellCompDirectiveFilterFileExt)
 	complete(c, "mode", []string{"oneshot", "user", "system", "auto"}, cobra.ShellCompDirectiveNoFileComp)
@@ -108,7 +109,6 @@ func (t *tested) prepare(dir string) (err error) {
 	if t.options.Timeout < time.Second {
 		return &helper.Error{Message: "--timeout must be at least 1s"}
 	}
-	t.options.Command = skillbox()
 	if _, err := unix.IoctlGetTermios(2, unix.TCGETS); err == nil {
 		t.options.Progress = func(done, all int, last *suite.Outcome) {
 			fmt.Fprintf(os.Stderr, "\r\x1b[K%d of %d: %.60q", done, all, last.Skill)
@@ -118,18 +118,6 @@ func (t *tested) prepare(dir string) (err error) {
 		}
 	}
 	return nil
-}
-
-// skillbox is the program that became this one, which does what this one cannot do itself; "" where nobody knows it.
-func skillbox() string {
-	if program, err := helper.Find("skillbox"); err == nil {
-		return program
-	}
-	program, err := exec.LookPath("skillbox")
-	if err != nil {
-		return "" // then what needs it is skipped, and says so
-	}
-	return program
 }
 
 // write prints the report, and writes it where it was asked for.
