@@ -140,7 +140,7 @@ func TestATestOfSkillsTellsWhatIsNotAsExpected(t *testing.T) {
 		for name, content := range map[string]string{
 			"good/SKILL.md": "---\nname: good\ndescription: d\n---\n", "good/scripts/a.sh": "echo $1\n",
 			"bad/skillbox.yaml":      "version: 1\nname: bad\ncommand: [sh, -c, 'printf \"\\033[31mred\\001]]>\"; exit 3']\n",
-			"bad/skillbox.test.yaml": "version: 1\ncases:\n- name: \"\\e[2J\"\n  expect: {stdout: green}\n",
+			"bad/skillbox.test.yaml": "version: 1\ncases:\n- name: \"\\e[2J\\u009b2J\\u202e\"\n  expect: {stdout: green}\n",
 			// The skill's own word: it would like to read a file of the host's and to be given one of another directory.
 			"greedy/skillbox.yaml": "version: 1\nname: greedy\ncommand: [cat, /secret]\n",
 			"greedy/skillbox.test.yaml": "version: 1\ncases:\n- name: bind\n  policy: {filesystem: {read: [{host: " + secret + ", path: /secret}]}}\n  expect: {exit: 1, stderr: [No such file]}\n" +
@@ -164,12 +164,15 @@ func TestATestOfSkillsTellsWhatIsNotAsExpected(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), report); err != nil || code != 1 {
 			t.Fatalf("exit %d, %v: %s", code, err, stdout)
 		}
+		if strings.ContainsAny(stdout, "\x1b\u009b\u202e") {
+			t.Errorf("a terminal would obey %q", stdout)
+		}
 		got := map[string]string{}
 		for _, o := range report.Outcomes {
 			got[o.Skill+" "+o.Case] = string(o.Status) + " " + strings.Join(o.Why, "; ")
 		}
 		for key, want := range map[string]string{
-			"good smoke a": "passed ", "bad \x1b[2J": `failed exit code 3, expected 0; stdout is "\x1b[31mred\x01]]>", expected "green"`, "greedy bind": "passed ",
+			"good smoke a": "passed ", "bad \x1b[2J\u009b2J\u202e": `failed exit code 3, expected 0; stdout is "\x1b[31mred\x01]]>", expected "green"`, "greedy bind": "passed ",
 			"greedy out": "error inputs: ", "linked link": "error inputs: ", "odd the test file": "error ", "slow case 1": "failed exit code 124, expected 0",
 		} {
 			if !strings.HasPrefix(got[key], want) {

@@ -97,26 +97,3 @@ func (s *shown) show(b *bytes.Buffer, done int) error {
 	_, err := s.to.Write(b.Bytes())
 	return err
 }
-
-// InertJSON writes out what a terminal would obey within JSON, which has such characters only within texts and lets them stand there: DEL, the C1
-// controls and those that turn the direction of text or are not seen. Controls below the space JSON itself does not let stand.
-func InertJSON(text []byte) []byte {
-	if bytes.IndexFunc(text, inert) < 0 {
-		return text
-	}
-	var b bytes.Buffer
-	for _, r := range string(text) {
-		switch {
-		case !inert(r):
-			b.WriteRune(r)
-		case r > 0xffff:
-			high, low := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.Bytes()
-}
-
-func inert(r rune) bool { return r > '~' && Unprintable(r) && r != utf8.RuneError }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
 	"testing"
 )
 
@@ -78,24 +77,5 @@ func TestNoStreamHelpsAnotherToALineOfSkillboxs(t *testing.T) {
 		if b.String() != want {
 			t.Errorf("%q: %q, want %q", steps, b.String(), want)
 		}
-	}
-}
-
-func TestJSONHoldsNothingThatATerminalObeys(t *testing.T) {
-	const text = "\x1b[31m \u009b2J \x7f \u202e \u2066 \U000e0041 é\ufffd \xff"
-	before, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	after := InertJSON(before)
-	var a, b string
-	if err := json.Unmarshal(before, &a); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(after, &b); err != nil || a != b {
-		t.Errorf("%q became %q: %v", a, b, err)
-	}
-	if bytes.ContainsFunc(after, func(r rune) bool { return Unprintable(r) && r != 0xfffd }) {
-		t.Errorf("%q", after)
 	}
 }

@@ -100,7 +100,7 @@ func gcCommand(s *store) *cobra.Command {
 }
 
 func printJSON(v any) error {
-	e := json.NewEncoder(os.Stdout)
+	e := json.NewEncoder(cli.JSONOut{})
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }

@@ -182,7 +182,7 @@ func (l *learning) print(r *learn.Result) error {
 	}
 	switch {
 	case l.json:
-		encoder := json.NewEncoder(os.Stdout)
+		encoder := json.NewEncoder(cli.JSONOut{})
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(r)
 	case l.output != "":

@@ -157,11 +157,11 @@ func (s *scanning) prepare() (least scan.Severity, err error) {
 func (s *scanning) print(r *scan.Report) error {
 	switch {
 	case s.json:
-		encoder := json.NewEncoder(os.Stdout)
+		encoder := json.NewEncoder(cli.JSONOut{})
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(r)
 	case s.sarif:
-		return r.SARIF(os.Stdout, version)
+		return r.SARIF(cli.JSONOut{}, version)
 	case s.markdown:
 		_, err := fmt.Print(r.Markdown())
 		return err

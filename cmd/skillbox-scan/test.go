@@ -128,7 +128,7 @@ func (t *tested) write(r *suite.Report) error {
 	}
 	switch t.json {
 	case "-":
-		return errors.Join(append(errs, r.JSON(os.Stdout))...)
+		return errors.Join(append(errs, r.JSON(cli.JSONOut{}))...)
 	case "":
 	default:
 		errs = append(errs, writePage(t.json, r.JSON))
