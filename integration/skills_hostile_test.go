@@ -17,6 +17,7 @@ import (
 type strangers struct {
 	mode
 	home, skills, secret string // secret is a directory with the file hidden
+	env                  []string
 }
 
 func newStrangers(t *testing.T, m mode, files map[string]string) *strangers {
@@ -48,6 +49,7 @@ func (h *strangers) test(t *testing.T, args ...string) map[string]*suite.Outcome
 	asJSON := filepath.Join(h.dir(t), "report.json")
 	c.Args = append(c.Args, "--json", asJSON)
 	c.Dir, c.Env = h.home, append(c.Env, "HOME="+h.home, "TMPDIR="+h.dir(t), "SKILLBOX_TOKEN=hidden", "TOKEN=hidden")
+	c.Env = append(c.Env, h.env...)
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	if err := c.Run(); c.ProcessState == nil || c.ProcessState.ExitCode() > 1 {
@@ -174,4 +176,34 @@ func TestHonestManifestsRunWithinTheCallersPolicy(t *testing.T) {
 			t.Errorf("trusted: %s: %q", got.Status, got.Why)
 		}
 	})
+}
+
+func TestAnImagesSkillIsTestedWithItsOwnDirectory(t *testing.T) {
+	m := modes()[0]
+	w := newEngineWorld(t, m)
+	h := newStrangers(t, m, map[string]string{
+		"a/" + engineToml:     strings.Replace(seed, `cpus = "2"`, `cpus = "64"`, 1),
+		"a/in.txt":            "of the skill",
+		"a/" + suite.TestFile: "version: 1\ncases:\n- {name: read, tool: ffmpeg, words: [look, /workdir/in.txt], expect: {stdout: [of the skill]}}\n",
+		"b/" + engineToml:     strings.Replace(seed, "${SKILL_WORKDIR}:", "~/work:", 1),
+		"b/" + suite.TestFile: oneCase("{tool: ffmpeg, words: [look, /workdir/hidden], " + open + "}"),
+		"c/" + engineToml:     seed,
+		"c/" + suite.TestFile: oneCase("{tool: ffmpeg, words: [create, /workdir/new], expect: {stdout: {lacks: [EROFS, read-only]}}}"),
+		"d/" + engineToml:     strings.Replace(seed, `network = "none"`, `network = "bridge"`, 1),
+		"d/" + suite.TestFile: oneCase("{tool: ffmpeg, words: [argv], " + done + "}"),
+	})
+	h.env = w.env
+	h.files(t, h.home, map[string]string{"policy.yaml": bestEffort})
+	got := h.test(t, "-p", "policy.yaml", "skills")
+	for name, want := range map[string][2]string{
+		"a": {"passed", "resources.cpu asked 64"}, "b": {"failed", "not the skill's own"}, "c": {"failed", "8:12: "}, "d": {"failed", "no policy says what may be reached"},
+	} {
+		o := got[name]
+		if said := strings.Join(append(o.Why, o.Warnings...), "\n"); string(o.Status) != want[0] || !strings.Contains(said, want[1]) {
+			t.Errorf("%s: %s: %s %s", name, o.Status, said, o.Stderr)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(h.skills, "c", "new")); err == nil {
+		t.Error("a skill wrote into its own directory")
+	}
 }

@@ -40,6 +40,7 @@ func bound(run *engine.Run, operator *policy.Policy, dir string) (shown bool, er
 		if m.Policy, err = without(m.Policy, note.Field); err != nil {
 			return false, err
 		}
+		note.Source = place(m, note.Field)
 		run.Warnings = append(run.Warnings, note.String()+" (the skill's own manifest asks for it: --trust-bundle-policy)")
 	}
 	if len(asked.Filesystem.Read)+len(asked.Filesystem.Write) == 0 {
@@ -68,7 +69,7 @@ func showOwn(run *engine.Run, operator, asked *policy.Policy, dir string) error 
 			fs.Write = append(fs.Write, b)
 		case beneath(dir, b.Host), holds(may.Read, b):
 			// The skill's directory may be a repository: hooks that are written there are run by whoever uses it next.
-			run.Warnings = append(run.Warnings, fmt.Sprintf("%s:%d:%d: %s is read-only here: grant it by filesystem.write in the file of --policy, or say --trust-bundle-policy", m.File, at[0], at[1], b.Host))
+			run.Warnings = append(run.Warnings, place(m, field)+": "+b.Host+" is read-only here: grant it by filesystem.write in the file of --policy, or say --trust-bundle-policy")
 			places[fmt.Sprintf("filesystem.read[%d]", len(fs.Read))] = at
 			fs.Read = append(fs.Read, b)
 		default:
@@ -112,6 +113,12 @@ func showOwn(run *engine.Run, operator, asked *policy.Policy, dir string) error 
 
 func foreign(m *helper.Manifest, field string, b policy.Bind) error {
 	return refusal(m, field, b.Host+" is not the skill's own, and the policy does not grant it", "name a directory of the skill, grant it by "+field[:strings.IndexByte(field, '[')]+" in the file of --policy, or say --trust-bundle-policy")
+}
+
+// place is where in the manifest a field of the policy stands.
+func place(m *helper.Manifest, field string) string {
+	at := m.Places[field]
+	return fmt.Sprintf("%s:%d:%d", m.File, at[0], at[1])
 }
 
 func refusal(m *helper.Manifest, field, message, hint string) error {

@@ -18,7 +18,7 @@ func TestAManifestGetsNoMoreThanThePolicyHas(t *testing.T) {
 		{`{"version":1}`, "", "", ""},
 		{`{"version":1,"name":"n","rootfs":{"base":"image:i:1"},"command":["c"],"env":{"set":{"A":"\u0085"},"pass":["B"]}}`, "", `image:i:1 c A=` + "\u0085" + ` B`, ""},
 		// Numbers: the policy's, or the default, is the most.
-		{`{"version":1,"resources":{"memory":"1099511627776","cpu":"64","pids":9}}`, "", "pids=9", "resources.memory resources.cpu"},
+		{`{"version":1,"resources":{"memory":"1099511627776","cpu":"64","pids":9}}`, "", "pids=9", "m.toml:9:2: resources.memory resources.cpu"},
 		{`{"version":1,"resources":{"memory":"1073741824"}}`, "resources: {memory: 1Gi}", "memory=1073741824", ""},
 		{`{"version":1,"resources":{"memory":"2147483648"}}`, "resources: {memory: 1Gi}", "memory=1073741824", "resources.memory"},
 		{`{"version":1,"timeout":"10m"}`, "", "", "timeout"},
@@ -39,7 +39,7 @@ func TestAManifestGetsNoMoreThanThePolicyHas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := &engine.Run{Manifest: helper.Manifest{File: "m.toml", Policy: []byte(c.asked), Places: map[string][2]int{"filesystem.read[0]": {7, 1}, "filesystem.write[0]": {8, 1}}}}
+		run := &engine.Run{Manifest: helper.Manifest{File: "m.toml", Policy: []byte(c.asked), Places: map[string][2]int{"filesystem.read[0]": {7, 1}, "filesystem.write[0]": {8, 1}, "resources.memory": {9, 2}}}}
 		got := boxed(run, operator, dir)
 		if want, isError := strings.CutPrefix(c.want, "error: "); isError && !strings.HasPrefix(got, "error: "+want) || !isError && got != c.want {
 			t.Errorf("%s below %q: %s, want %s", c.asked, c.operator, got, c.want)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"skillbox/client"
 	"skillbox/engine"
@@ -60,14 +61,18 @@ func (o *Options) resolve(t *trial, call *client.Call, files *opened) (*engine.R
 		}
 		return value, given
 	}
-	m, err := engine.Read(filepath.Join(dir, engineFile), f, env)
+	name := filepath.Join(t.skill.Path, engineFile)
+	if o.Trust { // an absolute path is one that nobody may be shown to write, since the next run would believe what is written
+		name = filepath.Join(dir, engineFile)
+	}
+	m, err := engine.Read(name, f, env)
 	if err != nil {
 		return nil, err
 	}
 	h := engine.Host{Dir: dir, WorkDir: dir, Home: engine.Home(), Arch: runtime.GOARCH, Env: env, Real: engine.Real}
 	run, err := m.Resolve(h, engine.Call{Skill: t.one.Tool, Words: call.Words})
 	var reason *helper.Error
-	if errors.As(err, &reason) && withheld != "" {
+	if errors.As(err, &reason) && withheld != "" && strings.HasPrefix(reason.Message, withheld+" is not set") {
 		reason.Hint = fmt.Sprintf("nothing of your environment is passed, %s neither: a case gives values by env; --trust-bundle-policy lets HOME be named", withheld)
 	}
 	return run, err
