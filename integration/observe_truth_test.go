@@ -168,3 +168,58 @@ except OSError as e: print(e.errno)`
 		}
 	})
 }
+
+// A thread may have descriptors of its own, and outlive the first thread of its process: what it does with them is told.
+func TestSocketsOfAThreadsOwnAreSeen(t *testing.T) {
+	const script = `import ctypes, os, socket, struct, sys, threading
+libc = ctypes.CDLL(None, use_errno=True)
+def told(what, r): print(what, r, ctypes.get_errno() if r < 0 else '', flush=True)
+def to(port): return struct.pack('!H4s8x', port, socket.inet_aton('127.0.0.1'))
+def address(port): return struct.pack('H', socket.AF_INET) + to(port)
+decoy = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)
+@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+def own(_):
+    u = socket.socket(type=socket.SOCK_DGRAM)
+    os.dup2(u.fileno(), decoy.fileno())
+    told('send', libc.sendto(decoy.fileno(), b'x', 1, 0, address(4001), 16))
+    s = socket.socket()
+    told('bind', libc.bind(s.fileno(), address(4002), 16))
+    told('listen', libc.listen(s.fileno(), 1))
+    c = socket.socket()
+    told('connect', libc.connect(c.fileno(), address(4002), 16))
+    return 0
+stack = ctypes.create_string_buffer(1 << 20) # a thread without CLONE_FILES, for which its maker waits: they have one stack of Python's
+if libc.clone(own, ctypes.c_void_p((ctypes.addressof(stack) + (1 << 20)) & ~15), 0x14b00, None) < 0: print('clone', ctypes.get_errno())
+decoy.bind((0, 0)); decoy.sendto(struct.pack('IHHIIBxxx', 20, 18, 0x301, 1, 0, 0), (0, 0))
+def last():
+    first.wait()
+    import time
+    while ' Z ' not in open('/proc/%d/task/%d/stat' % (os.getpid(), os.getpid())).read(): time.sleep(0.01)
+    s = socket.socket()
+    told('bind', libc.bind(s.fileno(), address(4003), 16))
+    told('listen', libc.listen(s.fileno(), 1))
+    os._exit(0)
+first = threading.Event()
+threading.Thread(target=last).start()
+first.set(); libc.syscall({'x86_64': 60, 'aarch64': 93}[os.uname().machine], 0)`
+	inEachMode(t, func(t *testing.T, m mode) {
+		r := call{mode: m, policy: observing, words: []string{"/usr/bin/python3", "-S", "-c", script}}.run(t)
+		if want := "send 1 \nbind 0 \nlisten 0 \nconnect 0 \nbind 0 \nlisten 0 \n"; r.Stdout != want {
+			t.Fatalf("%s: %q %s", r.Verdict, r.Stdout, r.Stderr)
+		}
+		told := map[string]bool{}
+		for _, c := range seen[audit.Connection](recorded(t, m, r.ID)) {
+			told[strings.TrimSpace(fmt.Sprintf("%s %s %d", c.Op, c.Address, c.Port))] = true
+			if c.PID != 0 && c.Op != "connect" && (!slices.Contains(c.Claimed, "address") || !slices.Contains(c.Claimed, "port")) {
+				t.Errorf("%+v", c)
+			}
+		}
+		for _, want := range []string{
+			"send 127.0.0.1 4001", "bind 127.0.0.1 4002", "listen 127.0.0.1 4002", "connect 127.0.0.1 4002", "bind 127.0.0.1 4003", "listen 127.0.0.1 4003", "bind  0", "send  0",
+		} {
+			if !told[want] {
+				t.Errorf("no %q in %v", want, told)
+			}
+		}
+	})
+}

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"encoding/binary"
+	"errors"
 	"net/netip"
 	"strings"
 	"unsafe"
@@ -54,14 +55,33 @@ func (a *sockaddr) describe(record *audit.Connection) {
 
 func (a *sockaddr) inet() bool { return a.family == unix.AF_INET || a.family == unix.AF_INET6 }
 
-// socket borrows the caller's.
+// errNoTable says that the kernel is too old to be asked for a descriptor of just this thread.
+var errNoTable = errors.New("observe: which descriptors the thread has cannot be told")
+
+// socket borrows the caller's. A thread may have descriptors of its own (clone(2) without CLONE_FILES, unshare(2)), also after the first
+// thread of its process has ended.
 func (c *call) socket(fd int) (int, error) {
-	process, err := unix.PidfdOpen(c.caller.group, 0)
+	process, err := c.pidfd()
 	if err != nil {
-		return -1, err
+		return -1, errNoTable
 	}
 	defer unix.Close(process)
 	return unix.PidfdGetfd(process, fd, 0)
+}
+
+// pidfd is of the thread, or of its process where that has the same descriptors.
+func (c *call) pidfd() (int, error) {
+	if c.n.PID == c.caller.group {
+		return unix.PidfdOpen(c.caller.group, 0)
+	}
+	if fd, err := unix.PidfdOpen(c.n.PID, unix.O_EXCL); err != unix.EINVAL { // PIDFD_THREAD, Linux 6.9
+		return fd, err
+	}
+	const kcmpFiles = 2 // KCMP_FILES
+	if r, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(c.n.PID), uintptr(c.caller.group), kcmpFiles, 0, 0, 0); errno != 0 || r != 0 {
+		return -1, errNoTable
+	}
+	return unix.PidfdOpen(c.caller.group, 0)
 }
 
 // proto names a socket's protocol.
@@ -89,6 +109,9 @@ func proto(fd int) string {
 // as its peer, so that one is the kernel's.
 func (c *call) connect() seccomp.Answer {
 	fd, err := c.socket(c.arg(0))
+	if err == errNoTable {
+		return c.addressed("connect", 1, 2)
+	}
 	if err != nil { // no descriptor: another thread could make it one now
 		return seccomp.Fail(unix.EBADF)
 	}
@@ -102,7 +125,7 @@ func (c *call) connect() seccomp.Answer {
 	a.describe(&record)
 	if !a.inet() || (record.Proto != "tcp" && record.Proto != "udp") || !c.n.Valid() || !c.begin(fd) {
 		unix.Close(fd)
-		record.Claimed, record.Verdict = []string{"address", "port", "verdict"}, audit.Allowed
+		record.Claimed, record.Verdict = []string{"proto", "address", "port", "verdict"}, audit.Allowed
 		c.note(record)
 		return seccomp.Continue()
 	}
@@ -161,32 +184,50 @@ func (c *call) sendto() seccomp.Answer {
 
 // addressed records what a call says, and leaves it to the kernel.
 func (c *call) addressed(op string, pointer, length int) seccomp.Answer {
-	fd, err := c.socket(c.arg(0))
-	if err != nil {
-		return seccomp.Fail(unix.EBADF)
-	}
-	defer unix.Close(fd)
-	a, errno := c.address(pointer, length)
+	record, fd, errno := c.claim(op)
 	if errno != 0 {
 		return seccomp.Fail(errno)
 	}
-	record := audit.Connection{Op: op, PID: c.caller.pid, Proto: proto(fd), Claimed: []string{"address", "port", "verdict"}, Outcome: audit.Outcome{Verdict: audit.Allowed}}
-	if record.Proto == "netlink" { // asking the kernel for interfaces reaches nobody
-		return seccomp.Continue()
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+	a, errno := c.address(pointer, length)
+	if errno != 0 {
+		return seccomp.Fail(errno)
 	}
 	a.describe(&record)
 	c.note(record)
 	return seccomp.Continue()
 }
 
+// claim begins a record of a call that the kernel makes: by then another thread may have given the number to another socket. The socket
+// is the caller's to close; it is -1 where the thread's own descriptors cannot be asked for.
+func (c *call) claim(op string) (record audit.Connection, fd int, errno unix.Errno) {
+	record = audit.Connection{
+		Op: op, PID: c.caller.pid, Proto: "unknown", Claimed: []string{"proto", "address", "port", "verdict"}, Outcome: audit.Outcome{Verdict: audit.Allowed},
+	}
+	fd, err := c.socket(c.arg(0))
+	switch {
+	case err == errNoTable:
+		return record, -1, 0
+	case err != nil:
+		return record, -1, unix.EBADF
+	}
+	record.Proto = proto(fd)
+	return record, fd, 0
+}
+
 // listen says on which address.
 func (c *call) listen() seccomp.Answer {
-	fd, err := c.socket(c.arg(0))
-	if err != nil {
-		return seccomp.Fail(unix.EBADF)
+	record, fd, errno := c.claim("listen")
+	if errno != 0 {
+		return seccomp.Fail(errno)
+	}
+	if fd < 0 {
+		c.note(record)
+		return seccomp.Continue()
 	}
 	defer unix.Close(fd)
-	record := audit.Connection{Op: "listen", PID: c.caller.pid, Proto: proto(fd), Claimed: []string{"verdict"}, Outcome: audit.Outcome{Verdict: audit.Allowed}}
 	if own, err := unix.Getsockname(fd); err == nil {
 		switch own := own.(type) {
 		case *unix.SockaddrInet4:
