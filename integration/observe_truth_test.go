@@ -223,3 +223,28 @@ first.set(); libc.syscall({'x86_64': 60, 'aarch64': 93}[os.uname().machine], 0)`
 		}
 	})
 }
+
+// A program that was just written and closed can be started: nobody else has it open still.
+func TestAProgramCanBeStartedAsSoonAsItIsClosed(t *testing.T) {
+	const script = `import os, sys
+code = open('/bin/true', 'rb').read()
+for i in range(int(sys.argv[1])):
+    path = '/tmp/p%d' % i
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o700)
+    assert fd > 2, fd
+    os.write(fd, code)
+    os.close(fd)
+    pid = os.posix_spawn(path, [path], {})
+    assert os.waitpid(pid, 0)[1] == 0
+    fd = os.open(path, os.O_RDWR)
+    os.close(fd)
+    assert os.waitpid(os.posix_spawn(path, [path], {}), 0)[1] == 0
+    os.unlink(path)
+print('all')`
+	inEachMode(t, func(t *testing.T, m mode) {
+		r := call{mode: m, policy: "version: 1\naudit: {files: writes}\n", flags: slow(60 * time.Second), words: []string{"/usr/bin/python3", "-S", "-c", script, fmt.Sprint(load(500))}}.run(t)
+		if strings.TrimSpace(r.Stdout) != "all" {
+			t.Errorf("%s %s %s", r.Verdict, r.Stdout, r.Stderr)
+		}
+	})
+}

@@ -66,16 +66,30 @@ func (n *Notification) Valid() bool {
 // AddFD gives the caller a descriptor of its own for an open file, and has its call return that number (Linux 5.14). An error such as
 // EMFILE is what the call should fail with; ENOENT says that it is gone.
 func (n *Notification) AddFD(file int, closeOnExec bool) error {
+	_, err := n.addFD(file, closeOnExec, unix.SECCOMP_ADDFD_FLAG_SEND)
+	return err
+}
+
+// Install is AddFD without the answer, which is to be the number: the caller waits until whoever has the file besides has closed it.
+func (n *Notification) Install(file int, closeOnExec bool) (number int, err error) {
+	return n.addFD(file, closeOnExec, 0)
+}
+
+func (n *Notification) addFD(file int, closeOnExec bool, flags uint32) (number int, err error) {
 	add := struct {
 		id                              uint64
 		flags, source, target, newFlags uint32
-	}{id: n.ID, flags: unix.SECCOMP_ADDFD_FLAG_SEND, source: uint32(file)}
+	}{id: n.ID, flags: flags, source: uint32(file)}
 	if closeOnExec {
 		add.newFlags = unix.O_CLOEXEC
 	}
-	return n.onListener(func(fd int) error {
-		return quietly(func() error { return ioctl(fd, unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(&add)) })
+	err = n.onListener(func(fd int) error {
+		return quietly(func() error {
+			number, err = ioctlValue(fd, unix.SECCOMP_IOCTL_NOTIF_ADDFD, unsafe.Pointer(&add))
+			return err
+		})
 	})
+	return number, err
 }
 
 // quietly holds back signals that may be. One that comes while the kernel hands a descriptor over, such as those by which Go's scheduler preempts,

@@ -294,14 +294,19 @@ func (p *pace) next(now time.Time) time.Duration {
 }
 
 func ioctl(fd int, request uint, p unsafe.Pointer) error {
+	_, err := ioctlValue(fd, request, p)
+	return err
+}
+
+func ioctlValue(fd int, request uint, p unsafe.Pointer) (int, error) {
 	for {
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(p))
+		value, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(request), uintptr(p))
 		switch errno {
 		case 0:
-			return nil
+			return int(value), nil
 		case unix.EINTR:
 		default:
-			return errno
+			return -1, errno
 		}
 	}
 }

@@ -118,15 +118,14 @@ func (c *call) openAt(dir, argument, flags int, mode uint32) seccomp.Answer {
 	}
 	errno = unix.Errno(reply.Errno)
 	if file >= 0 {
-		defer unix.Close(file)
 		if record.Path = reply.Path; record.Path == "" {
 			record.Path, record.Claimed = n.asked(), []string{"path"}
 		}
-		err := c.n.AddFD(file, flags&unix.O_CLOEXEC != 0)
+		answer, err := c.give(file, flags)
 		if err == nil {
 			record.Outcome = result(0, "")
 			c.note(record)
-			return seccomp.Later()
+			return answer
 		}
 		if !errors.As(err, &errno) { // its limit of open files, or it is gone
 			errno = unix.EIO
@@ -135,6 +134,18 @@ func (c *call) openAt(dir, argument, flags int, mode uint32) seccomp.Answer {
 	record.Outcome = result(errno, "filesystem")
 	c.note(record)
 	return seccomp.Fail(errno)
+}
+
+// give hands an open file over and closes it. One that can be written is closed before the skill goes on: it may close it too and start it
+// as a program at once.
+func (c *call) give(file, flags int) (seccomp.Answer, error) {
+	if flags&unix.O_ACCMODE == unix.O_RDONLY {
+		defer unix.Close(file)
+		return seccomp.Later(), c.n.AddFD(file, flags&unix.O_CLOEXEC != 0)
+	}
+	number, err := c.n.Install(file, flags&unix.O_CLOEXEC != 0)
+	unix.Close(file)
+	return seccomp.Return(int64(number)), err
 }
 
 func opened(flags int) string {

@@ -36,6 +36,13 @@ type Request struct {
 	First, Second string
 }
 
+// acknowledged says that a file that came of it is followed by an empty reply, which says that the opener has it no more: as long as anybody
+// has a file open for writing, it cannot be started (ETXTBSY).
+func (r *Request) acknowledged() bool {
+	const accessMode = 3
+	return r.Op == Open && r.Flags&accessMode != 0
+}
+
 // Reply is what came of it.
 type Reply struct {
 	Errno uint32 // 0: done

@@ -58,6 +58,9 @@ func Main(args []string) error {
 				unix.Close(fd)
 			}
 		}
+		if err == nil && file >= 0 && r.acknowledged() {
+			err = unix.Sendmsg(socket, (&Reply{}).encode(), nil, nil, 0)
+		}
 		if err != nil {
 			return err
 		}

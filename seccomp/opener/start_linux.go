@@ -85,7 +85,14 @@ func (o *Opener) Do(r *Request, dirs ...int) (Reply, int, error) {
 	if err := retry(func() error { return unix.Sendmsg(o.socket, r.encode(), oob, nil, unix.MSG_NOSIGNAL) }); err != nil {
 		return Reply{}, -1, fmt.Errorf("opener: %w", err)
 	}
-	return o.receive()
+	reply, file, err := o.receive()
+	if err == nil && file >= 0 && r.acknowledged() {
+		if _, _, err = o.receive(); err != nil {
+			unix.Close(file)
+			return Reply{}, -1, err
+		}
+	}
+	return reply, file, err
 }
 
 // receive takes one reply, with the file that came with it or -1.
