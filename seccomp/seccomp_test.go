@@ -353,3 +353,19 @@ func combinations(nr int32, rows []Row) []Call {
 	}
 	return calls
 }
+
+func TestLandlockIsRefusedOnlyWhereCallsAreMadeInASkillsPlace(t *testing.T) {
+	for _, s := range []Spec{{}, {Report: true}, {Report: true, Calls: Security}, {Files: Writes}, {Files: AllFiles, Allow: []string{"landlock_restrict_self"}}, {Calls: AllCalls}} {
+		for _, name := range strings.Fields(unperformed) {
+			want := Refuse
+			if !s.watching() {
+				want = Allow
+			}
+			for _, r := range s.rows() {
+				if r.Name == name && (r.Action != want || r.Watch || want == Refuse && (r.Errno != syscall.ENOSYS || !r.Quiet)) {
+					t.Errorf("%+v: %+v", s, r)
+				}
+			}
+		}
+	}
+}
