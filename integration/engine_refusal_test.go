@@ -305,8 +305,16 @@ func TestASkillMayNotWriteTheFilesThatItIsRunBy(t *testing.T) {
 		}
 		const spoil = "for f in $(find /data -name w.toml -o -name '*.yaml'); do echo '# spoilt' >>$f; done; rm -f /data/data/out.toml"
 		for _, c := range []struct{ manifest, file, allowed string }{
-			{"w.toml", "w.toml", "."}, {"./w.toml", "w.toml", w.dir}, {"skill/../w.toml", "w.toml", "."}, {at("w.toml"), "w.toml", "."}, {"w.toml", "w.toml", at("w.toml")}, {"w.toml", "w.toml", "skill/../"},
-			{"links/up.toml", "w.toml", w.dir}, {"data/out.toml", "away/w.toml", at("data")}, {"links/dir/out.toml", "away/w.toml", at("away")}, {"links/dir/out.toml", "away/w.toml", at("links")},
+			{"w.toml", "w.toml", "."},
+			{"./w.toml", "w.toml", w.dir},
+			{"skill/../w.toml", "w.toml", "."},
+			{at("w.toml"), "w.toml", "."},
+			{"w.toml", "w.toml", at("w.toml")},
+			{"w.toml", "w.toml", "skill/../"},
+			{"links/up.toml", "w.toml", w.dir},
+			{"data/out.toml", "away/w.toml", at("data")},
+			{"links/dir/out.toml", "away/w.toml", at("away")},
+			{"links/dir/out.toml", "away/w.toml", at("links")},
 			{"links/dir/away/w.toml", "away/w.toml", at("data")},
 		} {
 			native(c.file, c.allowed)
