@@ -148,17 +148,18 @@ func (t *Tree) mountBundle(s *Spec) error {
 	if err != nil {
 		return err
 	}
-	if s.BundleAt == "" {
-		return t.place(view, s.Bundle.Path, false)
-	}
-	second, err := cloneTree(view)
-	if err != nil {
-		unix.Close(view)
-		return fmt.Errorf("rootfs: clone the bundle for %s: %w", s.BundleAt, err)
-	}
-	if err := t.place(view, s.Bundle.Path, false); err != nil {
-		unix.Close(second)
+	if err := t.place(view, s.Bundle.Path, false); err != nil || s.BundleAt == "" {
 		return err
+	}
+	// What is cloned is the mount where it is now: kernels before 6.15 clone none that is detached.
+	shown, err := t.open(s.Bundle.Path)
+	if err != nil {
+		return err
+	}
+	defer shown.Close()
+	second, err := cloneTree(int(shown.Fd()))
+	if err != nil {
+		return fmt.Errorf("rootfs: clone the bundle for %s: %w", s.BundleAt, err)
 	}
 	if below, ok := strings.CutPrefix(s.BundleAt, HomeDir+"/"); ok {
 		return t.placeInHome(second, below, s)
