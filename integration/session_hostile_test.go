@@ -51,7 +51,9 @@ func TestACallOfASessionWaitsForNobodyWhoHoldsItsPipes(t *testing.T) {
 					// It reads on from a caller who does not stop.
 					go func() { _, _ = io.Copy(b.stdin, neverEnding{}) }()
 					out, code := b.wait(t)
-					if code != 0 || !strings.HasPrefix(out, "out\n") && how != "steal" || !strings.Contains(b.stderr.String(), "err\n") {
+					// Both streams share one limit, which a flood on the one may reach before the other is read.
+					heard := strings.Contains(b.stderr.String(), "err\n") || how == "write" && strings.Contains(b.stderr.String(), "were dropped")
+					if code != 0 || !strings.HasPrefix(out, "out\n") && how != "steal" || !heard {
 						t.Errorf("%s: %d, %.100q, %.100q", how, code, out, b.stderr.String())
 					}
 				})
