@@ -14,7 +14,7 @@ SOAK_CALLS ?= $(if $(CI),2000,100000)
 # What each goal needs, as "command or file" = "Debian package".
 NEED_BUILD = gcc=gcc /usr/include/seccomp.h=libseccomp-dev
 NEED_DEMO = newuidmap=uidmap /usr/bin/python3=python3
-NEED_TEST = git=git curl=curl setpriv=util-linux iptables=iptables node=nodejs npm=npm faketime=faketime minisign=minisign podman=podman crun=crun /usr/lib/python3/dist-packages/pypdf/__init__.py=python3-pypdf \
+NEED_TEST = git=git curl=curl setpriv=util-linux iptables=iptables node=nodejs npm=npm faketime=faketime minisign=minisign podman=podman crun=crun patch=patch /usr/lib/python3/dist-packages/pypdf/__init__.py=python3-pypdf \
 	$(CHROMIUM)
 # Ubuntu has it as a snap only, which cannot be run from everywhere: there the pages are tried in a browser that is there already, or not at all.
 CHROMIUM = $(shell . /etc/os-release; test "$$ID" = ubuntu || echo /usr/bin/chromium=chromium)
